@@ -1,0 +1,114 @@
+"""What an operation is: one thing that can be asked, as a pydantic model of its arguments."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from rsigym.operations.json_value import Json
+
+__all__ = [
+    "BenchmarkName",
+    "Checkpoint",
+    "Handle",
+    "HarnessPath",
+    "ModelName",
+    "Operation",
+    "Service",
+    "WorkspacePath",
+]
+
+type Service = Literal[
+    "workspace", "training", "inference", "rollout", "evaluation", "sandbox", "budget", "run"
+]
+
+WorkspacePath = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=512,
+        description="A path in the run's workspace, such as data/train.jsonl.",
+        examples=["notes.md", "harness/run.sh"],
+    ),
+]
+HarnessPath = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=512,
+        description="A harness folder or .tar.gz of the workspace.",
+    ),
+]
+Handle = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=64,
+        description="What a submit answered, such as training-1.",
+        examples=["training-1", "evaluation-1"],
+    ),
+]
+ModelName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=512,
+        description="A base model's name or a sampler checkpoint, tinker://….",
+        examples=["HuggingFaceTB/SmolLM2-135M-Instruct"],
+    ),
+]
+Checkpoint = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=512,
+        pattern=r"^tinker://",
+        description="A checkpoint that training answered, tinker://….",
+        examples=["tinker://model/weights/final"],
+    ),
+]
+BenchmarkName = Annotated[
+    str, Field(min_length=1, max_length=64, description="A benchmark.", examples=["Integers"])
+]
+
+
+class Operation(BaseModel):
+    """One thing that can be asked. A subclass's fields are the arguments; its docstring, the help.
+
+    Values are matched strictly, as JSON types: `"1"`, `1` and `true` are three different things.
+
+    Attributes:
+        op: The name an agent uses, `service.verb`.
+        service: Who does it.
+        paid: Whether it can cost money; an empty budget masks these.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    op: ClassVar[str]
+    service: ClassVar[Service]
+    paid: ClassVar[bool] = False
+
+    def __init_subclass__(cls, *, op: str | None = None, paid: bool = False, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if op is not None:
+            cls.op, cls.paid = op, paid
+            cls.service = op.partition(".")[0]  # pyright: ignore[reportAttributeAccessIssue]
+
+    def args(self) -> dict[str, Json]:
+        """The arguments that were given, JSON-able."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+    def to_call(self) -> dict[str, Json]:
+        """The plain dict that `env.step` takes."""
+        return {"op": self.op, "args": self.args()}
+
+    @classmethod
+    def sample_args(cls, random: np.random.Generator) -> dict[str, Json]:
+        """Small valid arguments: the examples of the required fields, drawn at random."""
+        chosen: dict[str, Json] = {}
+        for name, field in cls.model_fields.items():
+            if field.is_required():
+                examples = field.examples or []
+                chosen[name] = examples[int(random.integers(len(examples)))]
+        return chosen

@@ -1,0 +1,82 @@
+"""What is left, and what a call would cost: `budget.*`."""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from rsigym.operations import Operation
+from rsigym.operations.budget import BudgetBalance, BudgetQuote
+from rsigym.operations.json_value import Json
+from rsigym.platform.ledger import Ledger
+from rsigym.platform.money import to_usd
+from rsigym.platform.service import Evidence, Prepared
+
+__all__ = ["BudgetService", "spending"]
+
+
+class BudgetService:
+    """Answers from the ledger, and prices calls without making them.
+
+    Args:
+        prepare: The pipeline's own validation and pricing, so that a quote cannot differ from it.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        account: str,
+        prepare: Callable[[object], tuple[Operation, Prepared]],
+    ):
+        self._ledger = ledger
+        self._account = account
+        self._prepare = prepare
+
+    def prepare(self, operation: Operation) -> Prepared:
+        match operation:
+            case BudgetBalance():
+                return Prepared(lambda _: self._balance())
+            case BudgetQuote():
+                _, priced = self._prepare(operation.call)
+                return Prepared(lambda _: self._quote(priced))
+            case _:
+                raise TypeError(f"not an operation of the budget: {operation.op}")
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+    def _balance(self) -> Evidence:
+        balance = self._ledger.balance(self._account)
+        return {
+            "total_usd": None if balance.total is None else to_usd(balance.total),
+            "spent_usd": to_usd(balance.spent),
+            "held_usd": to_usd(balance.held),
+            "free_usd": None if balance.free is None else to_usd(balance.free),
+            "by_service": spending(self._ledger, self._account),
+        }
+
+    def _quote(self, priced: Prepared) -> Evidence:
+        quote, free = priced.quote, self._ledger.balance(self._account).free
+        return {
+            "expected_usd": to_usd(quote.expected),
+            "worst_usd": to_usd(quote.worst),
+            "held_at_start_usd": to_usd(quote.hold),
+            "affordable": free is None or quote.hold <= free,
+            "fits_whole": free is None or quote.worst <= free,
+            "items": [
+                {
+                    "service": item.service,
+                    "what": item.what,
+                    "quantity": item.quantity,
+                    "unit": item.unit,
+                    "unit_usd": to_usd(item.unit_price),
+                }
+                for item in quote.items
+            ],
+        }
+
+
+def spending(ledger: Ledger, account: str) -> dict[str, Json]:
+    """US dollars that an account has spent, by service."""
+    nano: defaultdict[str, int] = defaultdict(int)
+    for entry in ledger.entries(account):
+        nano[entry.item.service] += entry.item.amount
+    return {service: to_usd(amount) for service, amount in sorted(nano.items())}

@@ -1,0 +1,43 @@
+"""From what a caller sent to the operation it means, or to what is wrong with it."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from rsigym.operations import OPERATIONS, Operation
+from rsigym.platform.errors import BadCall
+
+__all__ = ["parse"]
+
+
+def parse(call: object) -> Operation:
+    """The operation of a call.
+
+    Raises:
+        BadCall: What is wrong with it, argument by argument.
+    """
+    if isinstance(call, Operation):
+        call = call.to_call()
+    if not isinstance(call, dict) or not isinstance(call.get("op"), str):
+        raise BadCall('a call is a dict {"op": "service.verb", "args": {…}}')
+    fields: dict[str, Any] = call
+    name, arguments = fields["op"], fields.get("args", {})
+    if unknown := fields.keys() - {"op", "args"}:
+        raise BadCall(f"a call has op and args and nothing else, not {sorted(map(str, unknown))}")
+    if name not in OPERATIONS:
+        raise BadCall(f"there is no operation {name!r}; there are: {', '.join(OPERATIONS)}")
+    if not isinstance(arguments, dict):
+        raise BadCall(f"the args of {name} are a dict, not {type(arguments).__name__}")
+    try:
+        return OPERATIONS[name].model_validate(arguments)
+    except ValidationError as error:
+        raise BadCall(_explain(name, error)) from None
+
+
+def _explain(name: str, error: ValidationError) -> str:
+    lines = [
+        f"{'.'.join(map(str, each['loc'])) or 'args'}: {each['msg']}"
+        for each in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
+    fields = ", ".join(OPERATIONS[name].model_fields) or "none"
+    return f"the args of {name} are not valid: {'; '.join(lines)} (its args: {fields})"

@@ -1,0 +1,134 @@
+"""The action space: the calls that are valid and allowed."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Space
+
+from rsigym.operations import OPERATIONS
+from rsigym.operations.json_value import Json
+from rsigym.platform.errors import Failure
+from rsigym.platform.parse import parse
+from rsigym.platform.permissions import Permissions
+
+__all__ = ["CallSpace"]
+
+
+class CallSpace(Space[Any]):
+    """Every call of `operations` that is valid by itself and allowed by `permissions`.
+
+    An element is a plain dict `{"op": …, "args": {…}}`, also as JSON decodes it, or an
+    `Operation`. Whether the files and handles that a call names exist is for the run to say.
+
+    Args:
+        operations: Names, in the order of the action mask. All by default.
+        permissions: What is allowed. Everything by default.
+    """
+
+    def __init__(
+        self,
+        operations: Iterable[str] | None = None,
+        permissions: Permissions | None = None,
+        *,
+        seed: int | np.random.Generator | None = None,
+    ):
+        super().__init__(None, None, seed)
+        self.operations = tuple(OPERATIONS if operations is None else operations)
+        self.permissions = permissions or Permissions()
+        if unknown := set(self.operations) - OPERATIONS.keys():
+            raise ValueError(f"there are no operations {sorted(unknown)}")
+
+    @property
+    def mask(self) -> npt.NDArray[np.int8]:
+        """1 for each operation whose service is granted, int8 of shape (n_operations,)."""
+        granted = [self.permissions.grants(OPERATIONS[name]) for name in self.operations]
+        return np.array(granted, dtype=np.int8)
+
+    def sample(
+        self, mask: npt.NDArray[np.int8] | None = None, probability: None = None
+    ) -> dict[str, Json]:
+        """A small valid call of an operation that both `mask` and the permissions allow.
+
+        Args:
+            mask: int8 of shape (n_operations,), such as `info["action_mask"]`.
+
+        Raises:
+            ValueError: The mask has another length, or leaves nothing.
+        """
+        allowed = self.mask
+        if mask is not None:
+            if np.shape(mask) != allowed.shape:
+                raise ValueError(f"the mask must have shape {allowed.shape}, not {np.shape(mask)}")
+            allowed = allowed & np.asarray(mask, dtype=np.int8)
+        names = [name for name, bit in zip(self.operations, allowed, strict=True) if bit]
+        if not names:
+            raise ValueError("the mask leaves no operation to sample")
+        operation = OPERATIONS[names[int(self.np_random.integers(len(names)))]]
+        return {"op": operation.op, "args": operation.sample_args(self.np_random)}
+
+    def contains(self, x: Any) -> bool:
+        """Whether it is a valid call that is allowed."""
+        try:
+            operation = parse(x)
+        except Failure:
+            return False
+        return operation.op in self.operations and self.permissions.explain(operation).allowed
+
+    def restrict(self, permissions: Permissions) -> "CallSpace":
+        """The space of what both the old and the given permissions allow."""
+        return CallSpace(self.operations, self.permissions & permissions)
+
+    def tools(self) -> list[dict[str, Any]]:
+        """The granted operations as OpenAI tools; a tool's name has `_` where the op has a dot."""
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": name.replace(".", "_"),
+                    "description": OPERATIONS[name].__doc__,
+                    "parameters": OPERATIONS[name].model_json_schema(),
+                },
+            }
+            for name, bit in zip(self.operations, self.mask, strict=True)
+            if bit
+        ]
+
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON schema of a call."""
+        return {
+            "oneOf": [
+                {
+                    "type": "object",
+                    "properties": {
+                        "op": {"const": tool["function"]["name"].replace("_", ".", 1)},
+                        "args": tool["function"]["parameters"],
+                    },
+                    "required": ["op"],
+                    "additionalProperties": False,
+                }
+                for tool in self.tools()
+            ]
+        }
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """A call has no array form."""
+        return False
+
+    def to_jsonable(self, sample_n: Iterable[Any]) -> list[Any]:
+        return [parse(call).to_call() for call in sample_n]
+
+    def from_jsonable(self, sample_n: list[Any]) -> list[Any]:
+        return list(sample_n)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, CallSpace)
+            and other.operations == self.operations
+            and other.permissions == self.permissions
+        )
+
+    def __repr__(self) -> str:
+        return f"CallSpace({len(self.operations)} operations)"
