@@ -97,7 +97,7 @@ class Operation(BaseModel):
 
     def args(self) -> dict[str, Json]:
         """The arguments that were given, JSON-able."""
-        return self.model_dump(mode="json", exclude_unset=True)
+        return self.model_dump(mode="json", exclude_unset=True, warnings=False)
 
     def to_call(self) -> dict[str, Json]:
         """The plain dict that `env.step` takes."""

@@ -1,0 +1,65 @@
+"""What a benchmark is, and the benchmarks that there are, by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rsigym.benchmarks import integers
+from rsigym.benchmarks.integer_sentences import Split
+from rsigym.benchmarks.tasks import Task, materialise
+from rsigym.platform.errors import OperatorError
+
+__all__ = ["Benchmark", "get", "names"]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Generated Harbor tasks in two disjoint splits.
+
+    Attributes:
+        name: As in an environment's id.
+        stands_for: The official benchmark whose place it takes on an ordinary machine.
+        generate: Makes so many tasks of a split from a seed.
+        n_development, n_official: How many tasks each split has.
+        agent_timeout_s: What a harness has for one trial, in seconds.
+        seed: Other tasks of the same kind.
+    """
+
+    name: str
+    stands_for: str
+    generate: Callable[[Split, int, int], list[Task]]
+    n_development: int = 40
+    n_official: int = 40
+    agent_timeout_s: float = 120
+    seed: int = 0
+
+    def tasks(self, split: Split, folder: Path) -> list[Path]:
+        """The split's Harbor task folders, kept below the cache `folder`."""
+        count = self.n_development if split == "development" else self.n_official
+        generated = self.generate(split, self.seed, count)
+        return materialise(
+            generated, f"{self.name.lower()}-{split}", self.agent_timeout_s, folder
+        )
+
+
+_BENCHMARKS: Final = {
+    benchmark.name: benchmark
+    for benchmark in (Benchmark("Integers", stands_for="AIME", generate=integers.tasks),)
+}
+
+
+def names() -> list[str]:
+    """The names of all benchmarks."""
+    return list(_BENCHMARKS)
+
+
+def get(name: str) -> Benchmark:
+    """The benchmark of that name.
+
+    Raises:
+        OperatorError: There is none.
+    """
+    if name not in _BENCHMARKS:
+        raise OperatorError(f"no benchmark is named {name!r}; there are: {', '.join(names())}")
+    return _BENCHMARKS[name]

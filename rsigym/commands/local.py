@@ -1,0 +1,56 @@
+"""`rsigym local`: a service of this machine by itself, for one's own scripts."""
+
+import argparse
+from pathlib import Path
+
+from rsigym.commands.declare import Subparsers, declare
+from rsigym.commands.extras import require_local
+from rsigym.commands.signals import end_as_interrupt
+from rsigym.platform.errors import OperatorError
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+  rsigym local tinker
+"""
+_TINKER_EXAMPLES = """\
+  rsigym local tinker --port 8000
+  rsigym local tinker --model my-model=~/models/my-model
+
+Point the tinker SDK at it with the two lines that it prints.
+"""
+
+
+def add_to(commands: Subparsers) -> None:
+    parser = declare(commands, "local", None, "serve a service of this machine", _EXAMPLES)
+    services = parser.add_subparsers(title="services", metavar="SERVICE", required=True)
+    summary = "serve training and sampling over Tinker's API until Ctrl-C"
+    tinker = declare(services, "tinker", _tinker, summary, _TINKER_EXAMPLES)
+    tinker.add_argument("--port", type=int, default=0, metavar="N", help="a free one by default")
+    tinker.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="a Hugging Face model folder and the name to offer it under; may be repeated; "
+        "SmolLM2-135M-Instruct by default",
+    )
+
+
+def _tinker(arguments: argparse.Namespace) -> int:
+    models = dict(map(_named_folder, arguments.model))
+    if not 0 <= arguments.port < 2**16:
+        raise OperatorError(f"--port must be between 0 and 65535, not {arguments.port}")
+    require_local()
+    from rsigym.local.tinker.process import serve
+
+    with end_as_interrupt():
+        serve(models or None, port=arguments.port)
+    return 0
+
+
+def _named_folder(given: str) -> tuple[str, Path]:
+    name, equals, folder = given.partition("=")
+    if not (name and equals and folder):
+        raise OperatorError(f"--model must be NAME=FOLDER, not {given!r}")
+    return name, Path(folder)

@@ -1,0 +1,205 @@
+"""`rsigym run`: a research agent in an environment, from the first call to the result."""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rsigym.commands.agents import Research, load_agent
+from rsigym.commands.declare import Subparsers, declare
+from rsigym.commands.signals import end_as_interrupt
+from rsigym.platform.errors import OperatorError
+
+if TYPE_CHECKING:
+    from rsigym.commands.watch import Display, Watched
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+  rsigym run RSIGym/Joint-Integers-v0 --agent agents/scripted.py
+  rsigym run RSIGym/Integers-v0 --agent my_package.my_agent --budget 2 --seed 3 --out runs
+  rsigym run RSIGym/Joint-Integers-v0 --agent agents/scripted.py --sandbox auto --json > result.json
+
+An agent defines research(env, seed). Exit status: 0 for a result with an index, 1 for a run
+without one, 2 for a mistake in the command, 130 after Ctrl-C.
+"""
+
+
+def add_to(commands: Subparsers) -> None:
+    parser = declare(commands, "run", _work, "run a research agent in an environment", _EXAMPLES)
+    add = parser.add_argument
+    add("env_id", metavar="ENV_ID", help="as `rsigym envs` lists them")
+    add("--agent", required=True, metavar="AGENT", help="a .py file, a module or an entry point")
+    add("--backend", choices=["local"], help="where the services are")
+    add("--budget", type=float, metavar="USD", dest="budget_usd", help="US dollars for the run")
+    add("--seed", type=int, default=0, metavar="N", help="handed to the agent; 0 by default")
+    add("--out", metavar="DIR", dest="run_dir", help="where the run folder is made")
+    add(
+        "--sandbox",
+        choices=["bubblewrap", "auto", "process"],
+        help="how trials are isolated; auto: plain processes where bubblewrap does not work",
+    )
+    add("--official-tasks", type=int, metavar="N", dest="n_official_tasks", help="the first N only")
+    add("--attempts", type=int, metavar="N", dest="n_attempts", help="trials of an official task")
+    add("--model", metavar="MODEL", help="the initial model: its name, or a Hugging Face folder")
+    add("--step-limit", type=int, metavar="N", help="calls after which the run is cut off")
+    add("--time-limit", type=float, metavar="S", dest="time_limit_s", help="the same in seconds")
+    add("--json", action="store_true", help="print the result, and nothing else, to stdout")
+    add("--quiet", action="store_true", help="show no progress, only the summary")
+
+
+_SETTINGS = (
+    "backend",
+    "budget_usd",
+    "run_dir",
+    "sandbox",
+    "n_official_tasks",
+    "n_attempts",
+    "step_limit",
+    "time_limit_s",
+)
+
+
+def _work(arguments: argparse.Namespace) -> int:
+    with _outputs(arguments.json) as (answer, screen), end_as_interrupt():
+        research = _agent(arguments.agent)
+        if research is None:
+            return 1
+        env = _make(arguments)
+        from rsigym.commands.display import open_display
+
+        display = open_display(screen, quiet=arguments.quiet)
+        status = _conduct(env, research, arguments.seed, display)
+        return _finish(env, status, screen, answer)
+
+
+def _agent(named: str) -> Research | None:
+    """The agent; None where its own code failed, which has been shown."""
+    try:
+        return load_agent(named)
+    except OperatorError:
+        raise
+    except Exception:  # noqa: BLE001 -- whatever the agent's own code raised
+        traceback.print_exc()
+        return None
+
+
+def _make(arguments: argparse.Namespace) -> "Watched":
+    import gymnasium as gym
+
+    from rsigym.commands.watch import Watched
+    from rsigym.envs.env import RSIGymEnv
+
+    given = {name: getattr(arguments, name) for name in _SETTINGS}
+    kwargs: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if arguments.model is not None:
+        kwargs["initial_system"] = {"model": arguments.model}
+    _require_ours(arguments.env_id)
+    env = gym.make(arguments.env_id, disable_env_checker=True, **kwargs)
+    assert isinstance(env.unwrapped, RSIGymEnv)
+    return Watched(env, env.unwrapped)
+
+
+def _require_ours(env_id: str) -> None:
+    """
+    Raises:
+        OperatorError: There is no such environment, or it is another package's.
+    """
+    import gymnasium as gym
+    from gymnasium.envs.registration import load_env_creator
+
+    from rsigym.envs.env import RSIGymEnv
+
+    try:
+        # `module:id` imports the module, which registers the id.
+        module, _, name = env_id.rpartition(":")
+        if module:
+            importlib.import_module(module)
+        entry_point = gym.spec(name).entry_point
+    except (gym.error.Error, ImportError) as error:
+        raise OperatorError(
+            f"there is no environment {env_id!r} ({error}); `rsigym envs` lists them"
+        ) from None
+    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    if not (isinstance(creator, type) and issubclass(creator, RSIGymEnv)):
+        raise OperatorError(f"{env_id} is not an environment of rsigym")
+
+
+def _conduct(env: "Watched", research: Research, seed: int, display: "Display") -> int | None:
+    """Have the agent work, and close the env whatever happens; None where the agent returned."""
+    from rsigym.commands.watch import Watcher
+
+    with Watcher(env, display):
+        try:
+            research(env, seed)
+        except KeyboardInterrupt:
+            _say("interrupted: stopping in order; training keeps a checkpoint, ended trials stay")
+            return 130
+        except OperatorError:
+            raise
+        except SystemExit:
+            return None
+        except Exception as error:  # noqa: BLE001 -- whatever the agent raised
+            traceback.print_exception(error.with_traceback(_below(error)))
+            if env.last is not None:
+                env.last.end("failed")
+            return 1
+        finally:
+            env.close()
+    return None
+
+
+def _finish(env: "Watched", status: int | None, screen: TextIO, answer: TextIO | None) -> int:
+    """Show what the run came to, and answer the exit status."""
+    from rsigym.commands.summary import summary, why_no_index
+    from rsigym.report import write_report
+
+    if env.last is None or env.last.result is None:
+        if status is None:
+            _say("the agent opened no run: research(env, seed) has to call env.reset(seed=seed)")
+        return status or 1
+    result, folder = env.last.result, env.last.run.folder
+    print(f"\n{summary(result, folder)}", file=screen)
+    if answer is not None:
+        print(json.dumps(result, indent=2), file=answer)
+    write_report(folder)
+    if status is not None:
+        return status
+    if result["rsi_index"] is None:
+        _say(why_no_index(result))
+        return 1
+    return 0
+
+
+@contextmanager
+def _outputs(answer_only: bool) -> Iterator[tuple[TextIO | None, TextIO]]:
+    """(where the result is printed, where everything else is shown).
+
+    With `answer_only`, whatever is written to standard output meanwhile, by the agent or by a
+    program that it starts, goes to standard error.
+    """
+    if not answer_only:
+        yield None, sys.stdout
+        return
+    sys.stdout.flush()
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
+        os.dup2(2, 1)
+        try:
+            yield answer, sys.stderr
+        finally:
+            sys.stdout.flush()
+            os.dup2(answer.fileno(), 1)
+
+
+def _below(error: BaseException) -> Any:
+    """The traceback without our own frame."""
+    return error.__traceback__ and error.__traceback__.tb_next
+
+
+def _say(sentence: str) -> None:
+    print(f"rsigym: {sentence}", file=sys.stderr)

@@ -1,0 +1,188 @@
+"""The environment: a research agent's calls are its actions, their evidence its observations."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+
+from rsigym.envs.episode import Ending, Episode
+from rsigym.envs.experiment import Experiment, Isolation, Protocol
+from rsigym.envs.render import render_text
+from rsigym.operations import OPERATIONS
+from rsigym.operations.json_value import Json
+from rsigym.platform.errors import OperatorError
+from rsigym.platform.evidence import MAX_EVIDENCE
+from rsigym.platform.money import to_usd
+from rsigym.platform.outcome import Status
+from rsigym.platform.tracks import Track
+from rsigym.spaces import CallSpace, JsonValue
+
+__all__ = ["RSIGymEnv"]
+
+
+class RSIGymEnv(gym.Env[dict[str, Any], Any]):
+    """Improve a model and its harness by calling services, and be paid the RSI-Index.
+
+    An action is a call, `{"op": "training.submit", "args": {…}}`, or an `Operation`. What it came
+    to is in the observation: `status`, `evidence`, the `budget` [total, spent, held] in USD, and
+    the `scores` [initial, best development score] of each benchmark, −1 where there is none.
+    The reward is 0 until the submission and then the RSI-Index. `terminated` is a submission that
+    was accepted; `truncated` is the wall clock or the step limit. An empty budget masks what costs
+    and ends nothing. What an agent asks, and what a service fails to do, never raises.
+
+    Args:
+        benchmarks, track, backend, budget_usd, initial_system, protocol, n_attempts,
+        n_official_tasks, sandbox, step_limit, time_limit_s: As in `Experiment`; None is its
+            default.
+        run_dir: Where run folders are made; `runs` below `RSIGYM_HOME` by default.
+        render_mode: "ansi" or None.
+
+    Raises:
+        OperatorError: A setting is not valid, in one sentence.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
+
+    def __init__(
+        self,
+        benchmarks: Sequence[str] | None = None,
+        track: Track | None = None,
+        backend: str | None = None,
+        budget_usd: float | None = None,
+        initial_system: dict[str, str] | None = None,
+        protocol: Protocol | None = None,
+        n_attempts: int | None = None,
+        n_official_tasks: int | None = None,
+        sandbox: Isolation | None = None,
+        step_limit: int | None = None,
+        time_limit_s: float | None = None,
+        run_dir: str | None = None,
+        render_mode: str | None = None,
+    ):
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise OperatorError(f"render_mode must be ansi or None, not {render_mode!r}")
+        self.render_mode = render_mode
+        self.experiment = Experiment.of(
+            benchmarks=None if benchmarks is None else tuple(benchmarks),
+            track=track,
+            backend=backend,
+            budget_usd=budget_usd,
+            initial_system=initial_system,
+            protocol=protocol,
+            n_attempts=n_attempts,
+            n_official_tasks=n_official_tasks,
+            sandbox=sandbox,
+            step_limit=step_limit,
+            time_limit_s=time_limit_s,
+        )
+        self.run_dir = run_dir
+        self.episode: Episode | None = None
+        self._steps = 0
+        self.action_space = CallSpace(permissions=self.experiment.permissions)
+        self.observation_space = Dict(
+            {
+                "budget": Box(0, np.inf, (3,), np.float64),
+                "step": Box(0, 2**53, (1,), np.int64),
+                "status": Discrete(len(Status)),
+                "evidence": JsonValue(MAX_EVIDENCE),
+                "scores": Box(-1, 1, (len(self.experiment.benchmarks), 2), np.float64),
+            }
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Open a new run; one that was open is closed first.
+
+        Raises:
+            OperatorError: This machine lacks what the run needs.
+        """
+        super().reset(seed=seed)
+        self.close()
+        from rsigym.envs.local import open_local
+
+        self.episode = open_local(self.experiment, self.run_dir)
+        self._steps = 0
+        return self._observation(Status.OK, self.episode.welcome), self._info(0, "")
+
+    def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        """Make one call; see the class for what comes back."""
+        episode = self._opened()
+        if episode.result is not None:
+            return self._after_the_end(episode)
+        outcome = episode.run.call(action)
+        self._steps += 1
+        ending = self._ending(episode)
+        if ending is not None:
+            episode.end(ending)
+        return (
+            self._observation(outcome.status, outcome.evidence),
+            self._reward(episode) if ending == "submitted" else 0.0,
+            ending == "submitted",
+            ending == "truncated",
+            self._info(outcome.cost, outcome.record),
+        )
+
+    def render(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The state of the episode as text, in mode "ansi"."""
+        if self.render_mode is None:
+            return None
+        return render_text(self._opened(), self._steps)
+
+    def close(self) -> None:
+        """End the episode if it has not ended, and stop all that it started. Twice is fine."""
+        if self.episode is not None:
+            self.episode.close()
+            self.episode = None
+
+    def _opened(self) -> Episode:
+        if self.episode is None:
+            raise OperatorError("call reset() before anything else")
+        return self.episode
+
+    def _ending(self, episode: Episode) -> Ending | None:
+        if episode.scoreboard.complete:
+            return "submitted"
+        limit = self.experiment.step_limit
+        over = episode.time_is_up or (limit is not None and self._steps >= limit)
+        return "truncated" if over else None
+
+    def _reward(self, episode: Episode) -> float:
+        index = episode.result and episode.result["rsi_index"]
+        return float(index) if isinstance(index, float) else 0.0
+
+    def _after_the_end(
+        self, episode: Episode
+    ) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        evidence: Json = {"error": {"side": "agent", "message": "the episode has ended: reset it"}}
+        terminated = episode.scoreboard.complete
+        observation = self._observation(Status.INVALID, evidence)
+        return observation, 0.0, terminated, not terminated, self._info(0, "")
+
+    def _observation(self, status: Status, evidence: Json) -> dict[str, Any]:
+        episode = self._opened()
+        balance = episode.run.ledger.balance(episode.run.id)
+        amounts = (balance.total or 0, balance.spent, balance.held)
+        return {
+            "budget": np.array([to_usd(amount) for amount in amounts]),
+            "step": np.array([self._steps]),
+            "status": np.int64(status),
+            "evidence": copy.deepcopy(evidence),
+            "scores": episode.scoreboard.array(),
+        }
+
+    def _info(self, cost: int, record: str) -> dict[str, Any]:
+        episode = self._opened()
+        mask = episode.mask()
+        info: dict[str, Any] = {
+            "action_mask": mask,
+            "legal_ops": [name for name, bit in zip(OPERATIONS, mask, strict=True) if bit],
+            "cost_usd": to_usd(cost),
+            "record": record,
+        }
+        if episode.result is not None:
+            info["result"] = copy.deepcopy(episode.result)
+        return info

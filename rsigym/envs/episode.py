@@ -1,0 +1,139 @@
+"""One episode behind the env: a run, its scores, and the result that it ends with."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from rsigym.benchmarks import rsi_index
+from rsigym.envs.experiment import Experiment, versions
+from rsigym.envs.official import Official
+from rsigym.envs.scoreboard import Scoreboard
+from rsigym.operations import OPERATIONS
+from rsigym.operations.json_value import Json
+from rsigym.platform.budget import spending
+from rsigym.platform.money import to_usd
+from rsigym.platform.records import write_json
+from rsigym.platform.run import Run
+from rsigym.platform.service import Evidence
+from rsigym.services.evaluation_job import EvaluationJob
+from rsigym.services.jobs import ENDED, Job, Jobs
+
+__all__ = ["Ending", "Episode"]
+
+type Ending = Literal["submitted", "truncated", "closed", "failed"]
+
+
+@dataclass
+class Episode:
+    """A running or ended episode.
+
+    Attributes:
+        deadline: When its time is up, on the monotonic clock.
+        welcome: What the agent sees first.
+        isolation: How trials are isolated.
+        warnings: What a reader of the result has to know.
+        release: Lets go of what the services share, once they have stopped.
+        result: What `result.json` holds, once the episode has ended.
+    """
+
+    experiment: Experiment
+    run: Run
+    jobs: Jobs
+    scoreboard: Scoreboard
+    official: Official
+    deadline: float
+    welcome: Evidence
+    isolation: str
+    warnings: list[str]
+    release: Callable[[], None]
+    started: float = field(default_factory=time.monotonic)
+    result: dict[str, Json] | None = None
+    _closed: bool = False
+
+    @property
+    def time_is_up(self) -> bool:
+        return time.monotonic() >= self.deadline
+
+    def running(self) -> list[Job]:
+        """What is under way, official evaluations included."""
+        official = [job for job in self.official.jobs if job.state not in ENDED]
+        return [*self.jobs.running(), *official]
+
+    def mask(self) -> npt.NDArray[np.int8]:
+        """1 for each operation that may be called now: int8 of shape (n_operations,)."""
+        free = self.run.ledger.balance(self.run.id).free
+        permissions = self.run.permissions
+        return np.array(
+            [
+                permissions.grants(operation) and not (operation.paid and free == 0)
+                for operation in OPERATIONS.values()
+            ],
+            dtype=np.int8,
+        )
+
+    def end(self, ending: Ending) -> dict[str, Json]:
+        """Stop everything, and write `result.json`; the first ending stands."""
+        if self.result is None:
+            self.jobs.close()
+            self.result = self._result(ending)
+            write_json(self.run.folder / "result.json", self.result)
+        return self.result
+
+    def close(self) -> None:
+        """End the episode if nothing has, and let go of everything; twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.end("closed")
+        finally:
+            self.run.close()
+            self.release()
+
+    def _result(self, ending: Ending) -> dict[str, Json]:
+        submissions = self.scoreboard.submissions
+        index = None
+        if self.scoreboard.complete:
+            index = rsi_index(
+                {name: _score(outcome, "submitted") for name, outcome in submissions.items()},
+                {name: _score(outcome, "initial") for name, outcome in submissions.items()},
+            )
+        balance = self.run.ledger.balance(self.run.id)
+        warnings: list[Json] = [*self.warnings]
+        return {
+            "run": self.run.id,
+            "experiment": self.experiment.name,
+            "track": self.experiment.track,
+            "protocol": self.experiment.protocol,
+            "backend": self.experiment.backend,
+            "ending": ending,
+            "rsi_index": index,
+            "complete": index is not None,
+            "benchmarks": {**submissions},
+            "development": [job.summary() for job in self.jobs.of(EvaluationJob)],
+            "official_tasks_in_development": self._official_use(),
+            "budget_usd": to_usd(balance.total or 0),
+            "spent_usd": to_usd(balance.spent),
+            "spent_by_service_usd": spending(self.run.ledger, self.run.id),
+            "overdraft_usd": to_usd(self.run.ledger.overdraft(self.run.id)),
+            "official_usd": to_usd(self.run.ledger.balance(self.official.account).spent),
+            "seconds": round(time.monotonic() - self.started, 1),
+            "warnings": warnings,
+            "isolation": self.isolation,
+            "versions": versions(),
+        }
+
+    def _official_use(self) -> int:
+        """How many development evaluations ran on the official tasks."""
+        shared = self.experiment.protocol == "paper"
+        return len(self.jobs.of(EvaluationJob)) if shared else 0
+
+
+def _score(outcome: dict[str, Json], which: str) -> float:
+    measured = outcome[which]
+    assert isinstance(measured, dict)
+    return float(measured["score"])  # pyright: ignore[reportArgumentType]

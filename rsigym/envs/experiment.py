@@ -1,0 +1,126 @@
+"""Everything that fixes an experiment, as a registered id and its keyword arguments give it."""
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rsigym.local.models import DEFAULT
+from rsigym.operations.json_value import Json
+from rsigym.platform.errors import OperatorError
+from rsigym.platform.money import to_nano
+from rsigym.platform.permissions import Permissions
+from rsigym.platform.tracks import Track, track_permissions
+
+__all__ = ["Experiment", "Isolation", "Protocol", "System", "describe", "versions"]
+
+type Protocol = Literal["heldout", "paper"]
+type Isolation = Literal["bubblewrap", "auto", "process"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class System(_Frozen):
+    """A model–harness pair to start from.
+
+    Attributes:
+        model: A base model's name, or a folder in Hugging Face's layout.
+        harness: A harness that comes with rsigym, by name, or a folder.
+    """
+
+    model: str = DEFAULT
+    harness: str = "minimal"
+
+
+class Experiment(_Frozen):
+    """What is studied, with what money and under which permissions.
+
+    Attributes:
+        protocol: "heldout": official tasks are disjoint from development tasks; "paper": they are
+            the same.
+        n_attempts: Trials of each official task.
+        n_official_tasks: The first so many official tasks; all by default.
+        sandbox: How trials are isolated; "auto" falls back to plain processes, and says so.
+        step_limit, time_limit_s: When the episode is truncated; never by default.
+    """
+
+    benchmarks: Annotated[tuple[str, ...], Field(min_length=1)] = ("Integers",)
+    track: Track | None = None
+    backend: Literal["local"] = "local"
+    budget_usd: float = 5.0
+    initial_system: System = System()
+    protocol: Protocol = "heldout"
+    n_attempts: Annotated[int, Field(ge=1, le=32)] = 3
+    n_official_tasks: Annotated[int | None, Field(ge=1)] = None
+    sandbox: Isolation = "bubblewrap"
+    step_limit: Annotated[int | None, Field(ge=1)] = None
+    time_limit_s: Annotated[float | None, Field(gt=0)] = None
+
+    @classmethod
+    def of(cls, **settings: object) -> Self:
+        """The experiment of some settings; None stands for a setting's default.
+
+        Raises:
+            OperatorError: A setting is not valid: which, and why.
+        """
+        given = {name: value for name, value in settings.items() if value is not None}
+        if "budget_usd" in given:
+            to_nano(given["budget_usd"])
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            setting = ".".join(map(str, first["loc"]))
+            raise OperatorError(f"{setting}: {first['msg']}, not {first['input']!r}") from None
+
+    @property
+    def name(self) -> str:
+        """As in the id: `Joint-Integers`."""
+        return "-".join(part for part in (self.track, *self.benchmarks) if part)
+
+    @property
+    def permissions(self) -> Permissions:
+        """What the track allows."""
+        return track_permissions(self.track, self.initial_system.model, self.benchmarks)
+
+    @property
+    def harness_folder(self) -> Path:
+        """Where the initial harness is.
+
+        Raises:
+            OperatorError: There is no such harness.
+        """
+        named = self.initial_system.harness
+        package = Path(__file__).parents[1]
+        candidates = (
+            package / "agents" / "harness" / named,
+            package.parent / "agents" / "harness" / named,
+            Path(named),
+        )
+        for folder in candidates:
+            if (folder / "run.sh").is_file():
+                return folder
+        raise OperatorError(f"there is no harness {named!r}: give a folder that holds a run.sh")
+
+
+def describe(experiment: Experiment) -> dict[str, Json]:
+    """The settings of an experiment, and the versions of what it runs on; JSON-able."""
+    return {
+        "experiment": experiment.name,
+        **experiment.model_dump(mode="json"),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, Json]:
+    """The versions of the packages that results depend on; None for one that is missing."""
+    found: dict[str, Json] = {}
+    for package in ("rsigym", "gymnasium", "harbor", "tinker", "torch", "transformers"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found

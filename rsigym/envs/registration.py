@@ -1,0 +1,34 @@
+"""The ids that `import rsigym` registers with Gymnasium."""
+
+from typing import TYPE_CHECKING
+
+import gymnasium as gym
+
+if TYPE_CHECKING:
+    from rsigym.platform.tracks import Track
+
+__all__ = ["register_all"]
+
+LOCAL_BENCHMARKS = ("Integers",)
+TRACKS: "tuple[Track | None, ...]" = (None, "Joint")
+
+
+def register_all() -> None:
+    """Register every id; twice is fine."""
+    for benchmark in LOCAL_BENCHMARKS:
+        for track in TRACKS:
+            name = f"{track}-{benchmark}" if track else benchmark
+            _register(f"RSIGym/{name}-v0", track, (benchmark,))
+
+
+def _register(env_id: str, track: "Track | None", benchmarks: tuple[str, ...]) -> None:
+    if env_id in gym.registry:
+        return
+    gym.register(
+        env_id,
+        entry_point="rsigym.envs.env:RSIGymEnv",
+        nondeterministic=True,
+        # Gymnasium's own checker resets and steps what it wraps: here that would be paid work.
+        disable_env_checker=True,
+        kwargs={"benchmarks": list(benchmarks), "track": track},
+    )

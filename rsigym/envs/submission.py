@@ -1,0 +1,109 @@
+"""The run service: waiting for running work, and the submission that ends the episode."""
+
+import threading
+import time
+
+from rsigym.envs.official import Official
+from rsigym.envs.scoreboard import Scoreboard
+from rsigym.operations import Operation
+from rsigym.operations.json_value import Json
+from rsigym.operations.run import RunSubmit, RunWait
+from rsigym.platform.errors import BadCall
+from rsigym.platform.service import Evidence, Prepared
+from rsigym.services.evaluation import EvaluationService, Models
+from rsigym.services.harness import Harness, pack
+from rsigym.services.jobs import ENDED, Jobs
+from rsigym.services.workspace_files import Workspace
+
+__all__ = ["RunService"]
+
+
+class RunService:
+    """Does `run.wait` and `run.submit`.
+
+    Args:
+        initial: The initial system, measured beside the first submission of each benchmark.
+        deadline: When the episode's time is up, on the monotonic clock; nothing waits longer.
+    """
+
+    def __init__(
+        self,
+        scoreboard: Scoreboard,
+        evaluation: EvaluationService,
+        official: Official,
+        initial: tuple[str, Harness],
+        models: Models,
+        workspace: Workspace,
+        jobs: Jobs,
+        deadline: float,
+    ):
+        self._scoreboard = scoreboard
+        self._evaluation = evaluation
+        self._official = official
+        self._initial = initial
+        self._models = models
+        self._workspace = workspace
+        self._jobs = jobs
+        self._deadline = deadline
+        self._submitting = threading.Lock()
+
+    def prepare(self, operation: Operation) -> Prepared:
+        match operation:
+            case RunWait():
+                return Prepared(lambda _: self._wait(operation))
+            case RunSubmit():
+                benchmark, harness = self._check(operation)
+                return Prepared(lambda _: self._submit(benchmark, operation.model, harness))
+            case _:
+                raise TypeError(f"not an operation of the run: {operation.op}")
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+    def _wait(self, call: RunWait) -> Evidence:
+        left = max(0.0, self._deadline - time.monotonic())
+        jobs = self._jobs.wait(call.handles, min(call.timeout_s, left))
+        return {
+            "ended": [job.summary() for job in jobs if job.state in ENDED],
+            "running": [job.summary() for job in jobs if job.state not in ENDED],
+        }
+
+    def _check(self, call: RunSubmit) -> tuple[str, Harness]:
+        """Everything that can be wrong with a submission, found before anything is measured."""
+        benchmark = self._evaluation.benchmark(call.benchmark)
+        if benchmark in self._scoreboard.submissions:
+            raise BadCall(f"{benchmark} has its submission already")
+        harness = pack(self._workspace.resolve(call.harness))
+        self._models.require(call.model)
+        if not any(job.plan.benchmark == benchmark for job in self._scoreboard.development()):
+            raise BadCall(
+                f"nothing was evaluated on {benchmark} yet: run evaluation.submit and wait for its "
+                "score first, so that you know what you submit"
+            )
+        return benchmark, harness
+
+    def _submit(self, benchmark: str, model: str, harness: Harness) -> Evidence:
+        if not self._submitting.acquire(blocking=False):
+            raise BadCall("a submission is being evaluated: wait for its answer")
+        try:
+            self._stop_other_work(benchmark)
+            initial = self._official.measure_initial(benchmark, *self._initial)
+            self._scoreboard.initial[benchmark] = float(initial["score"])  # pyright: ignore[reportArgumentType]
+            submitted = self._official.measure(f"{benchmark}-submitted", benchmark, model, harness)
+        finally:
+            self._submitting.release()
+        outcome: dict[str, Json] = {
+            "model": model,
+            "harness": harness.id,
+            "initial": initial,
+            "submitted": submitted,
+        }
+        self._scoreboard.submit(benchmark, outcome)
+        return {"benchmark": benchmark, "episode_ended": self._scoreboard.complete, **outcome}
+
+    def _stop_other_work(self, benchmark: str) -> None:
+        """With the last submission, what still runs can change nothing and only costs."""
+        if set(self._scoreboard.benchmarks) - self._scoreboard.submissions.keys() == {benchmark}:
+            for job in self._jobs.running():
+                job.cancel()
+                job.join()

@@ -1,0 +1,142 @@
+"""The life of one sandbox: its folder, cgroup, supervisor and channel, from start to close."""
+
+import asyncio
+import os
+import re
+import socket
+import uuid
+from pathlib import Path
+
+from rsigym.local.sandbox.bubblewrap import host_user
+from rsigym.local.sandbox.cgroups import Cgroup
+from rsigym.local.sandbox.channel import Channel
+from rsigym.local.sandbox.isolation import Isolation
+from rsigym.local.sandbox.launch import launch
+from rsigym.local.sandbox.layout import Layout
+from rsigym.local.sandbox.limits import Limits
+from rsigym.local.sandbox.owners import Claim, remove_folder, sweep
+from rsigym.platform.errors import OperatorError
+
+__all__ = ["Runtime"]
+
+_START_S = 60.0
+_END_S = 10.0  # the supervisor gives the processes it kills 5 s
+
+
+class Runtime:
+    """Everything of a sandbox that has to be cleared away again.
+
+    Attributes:
+        layout: Its folders.
+    """
+
+    def __init__(self, folder: Path, isolation: Isolation, limits: Limits, *, network: bool):
+        self._name = uuid.uuid4().hex
+        self._owner = host_user() if isolation == "bubblewrap" else None
+        mapped = isolation == "process"
+        self.layout = Layout(_storage(folder.resolve(), self._owner, self._name), mapped)
+        self._isolation: Isolation = isolation
+        self._limits = limits
+        self._network = network
+        self._claim: Claim | None = None
+        self._cgroup = Cgroup(())
+        self._diagnosis: int | None = None
+        self._channel: Channel | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._closing = asyncio.Lock()
+
+    @property
+    def channel(self) -> Channel:
+        """The way to the supervisor.
+
+        Raises:
+            OperatorError: It has not been started.
+        """
+        if self._channel is None:
+            raise OperatorError("this sandbox has not been started")
+        return self._channel
+
+    async def start(self) -> None:
+        """Starts the supervisor; whatever goes wrong, nothing is left behind.
+
+        Raises:
+            OperatorError: The folder cannot be used, or bubblewrap does not work here.
+            ServiceFailure: The supervisor did not start.
+        """
+        try:
+            await asyncio.to_thread(sweep)
+            self._prepare()
+            await self._launch()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Ends the supervisor, and so all that it started, and removes the files. Idempotent."""
+        async with self._closing:
+            if self._channel is not None:
+                self._channel.close()
+            if self._process is not None:
+                await _end(self._process)
+            await self._cgroup.remove()
+            if self._claim is not None:
+                gone = await asyncio.to_thread(remove_folder, self.layout.folder)
+                self._claim.release(keep_record=not gone)
+                self._claim = None
+            if self._diagnosis is not None:
+                os.close(self._diagnosis)
+                self._diagnosis = None
+
+    def _prepare(self) -> None:
+        folder = self.layout.folder
+        if folder.exists() and any(folder.iterdir()):
+            raise OperatorError(f"{folder} is not empty: give each sandbox a folder of its own")
+        if self.layout.mapped and re.search(r"[^\w./+@:-]", str(folder)):
+            raise OperatorError(
+                f"the path {str(folder)!r} goes into shell commands: choose one for sandboxes "
+                "that has no spaces or special characters"
+            )
+        cgroup = Cgroup.planned(self._name)
+        self._claim = Claim(self._name, folder, cgroup)
+        self.layout.create(self._owner)
+        self._cgroup = cgroup
+        cgroup.create(self._limits)
+
+    async def _launch(self) -> None:
+        self._diagnosis = os.memfd_create("diagnosis")
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel = Channel(here, self._why_ended)
+        with there:
+            self._process = await launch(
+                self.layout,
+                self._isolation,
+                self._limits,
+                network=self._network,
+                channel=there.fileno(),
+                diagnosis=self._diagnosis,
+            )
+        async with asyncio.timeout(_START_S):
+            self._cgroup.add(await self._channel.ready())
+
+    def _why_ended(self) -> str:
+        """The last complaint of bubblewrap or the supervisor."""
+        said = b"" if self._diagnosis is None else os.pread(self._diagnosis, 1 << 16, 0)
+        lines = said.decode(errors="replace").splitlines()
+        return next((line for line in reversed(lines) if line), "it was closed or killed")
+
+
+def _storage(folder: Path, owner: int | None, name: str) -> Path:
+    """Where the files are kept: `folder`, unless `owner` is another user who may not enter it."""
+    existing = [parent for parent in folder.parents if parent.exists()]
+    if owner is None or all(parent.stat().st_mode & 0o001 for parent in existing):
+        return folder
+    return Path("/var/tmp") / f"rsigym-{name}"
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    try:
+        async with asyncio.timeout(_END_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

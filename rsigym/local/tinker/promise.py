@@ -1,0 +1,17 @@
+"""Keeping promises: a future stays cancellable until its work has come to an end."""
+
+from concurrent.futures import Future
+
+__all__ = ["fail", "resolve"]
+
+
+def resolve[T](future: Future[T], value: T) -> None:
+    """Give the value, unless the one who asked has gone."""
+    if future.set_running_or_notify_cancel():
+        future.set_result(value)
+
+
+def fail[T](future: Future[T], error: BaseException) -> None:
+    """Give the error, unless the one who asked has gone."""
+    if future.set_running_or_notify_cancel():
+        future.set_exception(error)

@@ -1,0 +1,228 @@
+"""Continuous batching: requests join and leave the running batch token by token.
+
+A step gives one token to every running row and reads a bounded stretch of waiting prompts, all in
+one pass through the model, whatever adapter each row uses. A prompt is read once for all its
+samples. Keys and values have a fixed share of memory: when the running rows outgrow it, the
+youngest goes back to the head of the queue with what it has, and is read again later.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from rsigym.local.tinker.batch import Batch, assemble, delta_of
+from rsigym.local.tinker.cache import DecodeCache, PromptCache, bytes_per_token
+from rsigym.local.tinker.choice import choose
+from rsigym.local.tinker.logprobs import likeliest, score
+from rsigym.local.tinker.lora import Adapter
+from rsigym.local.tinker.model import Decoder
+from rsigym.local.tinker.promise import fail
+from rsigym.local.tinker.rows import Reading, Request, Row, checked
+from rsigym.local.tinker.specs import SampleResult, SampleSpec
+
+__all__ = ["Sampler"]
+
+MAX_ROWS = 64
+"""Rows that decode at once."""
+
+READ_TOKENS = 256
+"""Prompt tokens read in one step: as many as delay the running rows by a fraction of a second."""
+
+CACHE_BYTES = 2**30
+"""Keys and values of the running rows: 23,000 tokens of SmolLM2-135M in float32."""
+
+
+class Sampler:
+    """The running batch of one model.
+
+    Args:
+        decoder: The model.
+        folder: Its folder, for the tokenizer that stop strings need.
+        cache_bytes: Memory for the keys and values of the running rows.
+    """
+
+    def __init__(self, decoder: Decoder, folder: Path, *, cache_bytes: int = CACHE_BYTES):
+        self.decoder = decoder
+        self.folder = folder
+        shape = decoder.architecture
+        self.cache_tokens = cache_bytes // bytes_per_token(shape, decoder.dtype)
+        self.cache = DecodeCache(shape, decoder.dtype)
+        self.waiting: deque[Reading] = deque()
+        self.reading: list[Reading] = []
+        self.rows: list[Row] = []
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.waiting or self.reading or self.rows)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+
+    def submit(
+        self, spec: SampleSpec, adapter: Adapter | None, future: Future[SampleResult]
+    ) -> None:
+        """Queue a request; `future` gets its answer.
+
+        Raises:
+            EngineError: The request cannot be served.
+        """
+        limit = checked(spec, self.decoder.architecture)
+        request = Request(spec, adapter, future, limit)
+        tokenizer = self.tokenizer if spec.stop_strings else None
+        rows = [Row(request, index, tokenizer) for index in range(spec.num_samples)]
+        self.waiting.append(Reading(rows))
+
+    def fail_all(self, error: BaseException) -> None:
+        """Give every request the error and start afresh."""
+        for row in self._all_rows():
+            if not row.request.future.done():
+                fail(row.request.future, error)
+        self.waiting.clear()
+        self.reading.clear()
+        self.rows.clear()
+        self.cache.clear()
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """One pass through the model."""
+        self._drop_cancelled()
+        self._send_back()
+        reads = self._plan_reading()
+        if self.rows or reads:
+            self.cache.reserve(len(self.rows), max((r.length + 1 for r in self.rows), default=0))
+            self._run(assemble(self.rows, reads, self.cache))
+        self._seat()
+        if not self.rows:
+            self.cache.clear()
+
+    def _all_rows(self) -> list[Row]:
+        readings = [*self.waiting, *self.reading]
+        return [*self.rows, *(row for reading in readings for row in reading.rows)]
+
+    def _drop_cancelled(self) -> None:
+        if not any(row.request.future.cancelled() for row in self._all_rows()):
+            return
+        self.waiting = deque(r for r in self.waiting if not r.request.future.cancelled())
+        self.reading = [r for r in self.reading if not r.request.future.cancelled()]
+        self._leave([row for row in self.rows if row.request.future.cancelled()])
+
+    def _leave(self, gone: Sequence[Row]) -> None:
+        """Free the rows' slots; the last row moves into each."""
+        for slot in sorted((self.rows.index(row) for row in gone), reverse=True):
+            last = self.rows.pop()
+            if slot < len(self.rows):
+                self.cache.move(len(self.rows), slot, last.length)
+                self.rows[slot] = last
+
+    def _fits(self, rows: int, longest: int) -> bool:
+        """A single row always fits: the context bounds it."""
+        return rows <= 1 or (rows <= MAX_ROWS and rows * longest <= self.cache_tokens)
+
+    def _longest(self) -> int:
+        return max((row.length + 1 for row in self.rows), default=0)
+
+    def _send_back(self) -> None:
+        while not self._fits(len(self.rows), self._longest()):
+            youngest = min(self.rows, key=lambda row: len(row.tokens))
+            self._leave([youngest])
+            self.waiting.appendleft(Reading([youngest]))
+
+    def _plan_reading(self) -> list[tuple[Reading, int]]:
+        """Which prompts read how many tokens now: first come, first read."""
+        reads: list[tuple[Reading, int]] = []
+        room = READ_TOKENS
+        while room:
+            unread = [r for r in self.reading if r.logits is None and r not in dict(reads)]
+            reading = unread[0] if unread else self._start_reading()
+            if reading is None:
+                break
+            count = min(room, len(reading.tokens) - reading.done)
+            reads.append((reading, count))
+            room -= count
+        return reads
+
+    def _start_reading(self) -> Reading | None:
+        """The next prompt in the queue, if its first row will find a place."""
+        if not self.waiting:
+            return None
+        lengths = [len(reading.tokens) + 1 for reading in [*self.reading, self.waiting[0]]]
+        if not self._fits(len(self.rows) + len(lengths), max(self._longest(), *lengths)):
+            return None
+        reading = self.waiting.popleft()
+        decoder = self.decoder
+        reading.cache = PromptCache(decoder.architecture, decoder.dtype, len(reading.tokens))
+        self.reading.append(reading)
+        return reading
+
+    def _run(self, batch: Batch) -> None:
+        hidden = self.decoder.hidden(batch.tokens, batch.positions, batch.attention, batch.delta())
+        for reading, chunk in batch.chunks:
+            if reading.scored:
+                self._score(reading, hidden[chunk.offset :], chunk.start, chunk.end)
+            reading.done = chunk.end
+        if not batch.takers:
+            return
+        places, delta = batch.taking()
+        logits = delta.linear(self.decoder.unembed, hidden[places]).float()
+        rows: list[Row] = []
+        keep: list[int] = []
+        for index, taker in enumerate(batch.takers):
+            if isinstance(taker.owner, Reading):
+                taker.owner.logits = logits[index].clone()
+            else:
+                rows.append(taker.owner)
+                keep.append(index)
+        self._leave(self._write(rows, logits if len(keep) == len(logits) else logits[keep]))
+
+    def _write(self, rows: Sequence[Row], logits: Tensor) -> list[Row]:
+        """Give each row its next token; return those that are finished."""
+        if not rows:
+            return []
+        specs = [row.request.spec for row in rows]
+        tokens, logprobs = choose(logits, specs, [row.generator for row in rows])
+        return [
+            row
+            for row, token, logprob in zip(rows, tokens, logprobs, strict=True)
+            if row.finish_with(token, logprob)
+        ]
+
+    def _score(self, reading: Reading, hidden: Tensor, start: int, end: int) -> None:
+        """Log-probabilities of the tokens that follow positions start … end - 1 of the prompt."""
+        request = reading.request
+        end = min(end, len(reading.tokens) - 1)
+        if end <= start:
+            return
+        hidden, unembed = hidden[: end - start], self.decoder.unembed
+        delta = delta_of(request.adapter, len(hidden))
+        follows = slice(start + 1, end + 1)
+        if request.spec.prompt_logprobs:
+            scored = score(unembed, delta, hidden, reading.tokens[follows])
+            request.prompt_logprobs[follows] = scored.numpy()
+        if k := request.spec.topk_prompt_logprobs:
+            ids, logprobs = likeliest(unembed, delta, hidden, k)
+            request.topk_ids[follows] = ids.numpy().astype(np.int32)
+            request.topk_logprobs[follows] = logprobs.numpy()
+
+    def _seat(self) -> None:
+        """Give the rows of prompts that have been read their first token and a slot."""
+        for reading in list(self.reading):
+            if reading.logits is None or reading.cache is None:
+                continue
+            length = len(reading.tokens) + 1
+            while reading.rows and self._fits(len(self.rows) + 1, max(self._longest(), length)):
+                row = reading.rows.pop(0)
+                if self._write([row], reading.logits[None]):
+                    continue
+                self.cache.reserve(len(self.rows) + 1, length)
+                self.cache.adopt(len(self.rows), reading.cache)
+                self.rows.append(row)
+            if not reading.rows:
+                self.reading.remove(reading)

@@ -1,0 +1,181 @@
+"""The evaluation service: a model–harness pair on a benchmark's development tasks."""
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Protocol
+
+from rsigym.operations import Operation
+from rsigym.operations.evaluation import (
+    EvaluationCancel,
+    EvaluationRead,
+    EvaluationStatus,
+    EvaluationSubmit,
+)
+from rsigym.operations.json_value import Json
+from rsigym.platform.errors import BadCall
+from rsigym.platform.ledger import Item
+from rsigym.platform.meter import Meter
+from rsigym.platform.records import write_json
+from rsigym.platform.service import Evidence, Prepared, Quote
+from rsigym.services.evaluation_job import EvaluationJob, EvaluationPlan, Trials
+from rsigym.services.harness import pack
+from rsigym.services.jobs import Jobs
+from rsigym.services.trials import TrialRecord, list_trial_files, read_trial_file
+from rsigym.services.workspace_files import Workspace
+
+__all__ = ["EvaluationService", "Models"]
+
+
+class Models(Protocol):
+    """What evaluation needs to know of inference."""
+
+    def require(self, model: str) -> None:
+        """Raise `BadCall`, naming what there is, unless the model can be asked."""
+        ...
+
+
+class EvaluationService:
+    """Does `evaluation.*`.
+
+    Args:
+        development: The task folders of each benchmark that may be seen during development.
+        models: Who knows which models there are.
+        workspace: Where harnesses are.
+        records: Where each evaluation keeps its trials, in a folder named by its handle.
+    """
+
+    def __init__(
+        self,
+        development: Mapping[str, Sequence[Path]],
+        models: Models,
+        trials: Trials,
+        workspace: Workspace,
+        records: Path,
+        jobs: Jobs,
+    ):
+        self._development = development
+        self._models = models
+        self._trials = trials
+        self._workspace = workspace
+        self._records = records
+        self._jobs = jobs
+
+    def prepare(self, operation: Operation) -> Prepared:
+        match operation:
+            case EvaluationSubmit():
+                plan = self._plan(operation)
+                return Prepared(
+                    lambda meter: self._submit(operation, plan, meter), self._quote(plan)
+                )
+            case EvaluationStatus():
+                job = self._jobs.get(operation.handle, EvaluationJob)
+                return Prepared(lambda _: {**job.summary(), "trials": [*map(_line, job.records)]})
+            case EvaluationCancel():
+                job = self._jobs.get(operation.handle, EvaluationJob)
+                return Prepared(lambda _: _cancel(job))
+            case EvaluationRead():
+                folder = self._trial_folder(operation)
+                return Prepared(lambda _: _read(operation, folder))
+            case _:
+                raise TypeError(f"not an operation of evaluation: {operation.op}")
+
+    def close(self) -> None:
+        """Jobs are closed by whoever owns them."""
+
+    def benchmark(self, name: str | None) -> str:
+        """The benchmark that a call means; none is needed where there is one only.
+
+        Raises:
+            BadCall: It is not one of this experiment's.
+        """
+        known = ", ".join(self._development)
+        if name is None and len(self._development) > 1:
+            raise BadCall(f"say which benchmark; there are: {known}")
+        name = name or next(iter(self._development))
+        if name not in self._development:
+            raise BadCall(f"there is no benchmark {name!r} in this experiment; there are: {known}")
+        return name
+
+    def _plan(self, call: EvaluationSubmit) -> EvaluationPlan:
+        benchmark = self.benchmark(call.benchmark)
+        tasks = _chosen(self._development[benchmark], call)
+        harness = pack(self._workspace.resolve(call.harness))
+        self._models.require(call.model)
+        return EvaluationPlan(
+            benchmark, tasks, call.n_attempts, call.model, harness, call.timeout_multiplier
+        )
+
+    def _quote(self, plan: EvaluationPlan) -> Quote:
+        milliseconds, price = plan.trial_milliseconds, self._trials.sandbox_millisecond
+        item = Item("sandbox", "trial", milliseconds * plan.expected, "millisecond", price)
+        return Quote(worst=item.amount, hold=milliseconds * price, items=(item,))
+
+    def _submit(self, call: EvaluationSubmit, plan: EvaluationPlan, meter: Meter) -> Evidence:
+        def make(handle: str) -> EvaluationJob:
+            folder = self._records / handle
+            folder.mkdir(parents=True)
+            write_json(folder / "config.json", {**call.to_call(), "harness_id": plan.harness.id})
+            return EvaluationJob(handle, plan, folder, meter, self._trials, self._jobs.changed)
+
+        job = self._jobs.add("evaluation", make)
+        meter.detach()
+        job.start()
+        return {
+            "handle": job.handle,
+            "trials": plan.expected,
+            "tasks": [task.name for task in plan.tasks],
+            "harness": plan.harness.id,
+        }
+
+    def _trial_folder(self, call: EvaluationRead) -> Path:
+        job = self._jobs.get(call.handle, EvaluationJob)
+        folders = {record.name: record.folder for record in job.records}
+        if call.trial not in folders:
+            names: list[Json] = [*folders]
+            raise BadCall(
+                f"{call.handle} has no ended trial {call.trial!r}; evaluation.status lists them",
+                trials=names[:50],
+            )
+        return folders[call.trial]
+
+
+def _chosen(tasks: Sequence[Path], call: EvaluationSubmit) -> tuple[Path, ...]:
+    globs = call.tasks or ["*"]
+    chosen = [task for task in tasks if any(fnmatchcase(task.name, glob) for glob in globs)]
+    if not chosen:
+        examples = ", ".join(task.name for task in tasks[:3])
+        raise BadCall(f"no task matches {globs}; tasks are named {examples}, …")
+    return tuple(chosen[: call.n_tasks])
+
+
+def _line(record: TrialRecord) -> dict[str, Json]:
+    error = record.error
+    return {
+        "trial": record.name,
+        "task": record.task,
+        "attempt": record.attempt,
+        "reward": record.reward,
+        "error": {"side": error.side, "type": error.type, "message": error.message[:300]}
+        if error
+        else None,
+    }
+
+
+def _cancel(job: EvaluationJob) -> Evidence:
+    job.cancel()
+    job.join()
+    return job.summary()
+
+
+def _read(call: EvaluationRead, folder: Path) -> Evidence:
+    if call.file is None:
+        files = list_trial_files(folder)
+        return {"files": [{"file": file.name, "size": file.size} for file in files]}
+    piece = read_trial_file(folder, call.file, call.offset, call.limit)
+    end = call.offset + len(piece.text)
+    return {
+        "content": piece.text,
+        "offset": call.offset,
+        "next_offset": end if piece.more else None,
+    }

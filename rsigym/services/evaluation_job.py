@@ -1,0 +1,241 @@
+"""One evaluation: its trials, side by side under one limit, each paid for as it runs."""
+
+import asyncio
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from rsigym.operations.json_value import Json
+from rsigym.platform.errors import BudgetExhausted
+from rsigym.platform.ledger import Item
+from rsigym.platform.meter import Meter
+from rsigym.platform.money import to_usd
+from rsigym.services.harness import Harness
+from rsigym.services.jobs import JobState
+from rsigym.services.loop import BackgroundLoop
+from rsigym.services.trials import Serve, TrialRecord, TrialSpec, run_trial
+
+__all__ = ["EvaluationJob", "EvaluationPlan", "OpenEndpoint", "Score", "Trials"]
+
+type Score = Callable[[list[TrialRecord], int, int], dict[str, Json]]
+"""Scores the trials that ended, of so many tasks and attempts; `score` is among what it answers."""
+
+
+class OpenEndpoint(Protocol):
+    """Makes the endpoint of one trial: who serves `model` on the trial's socket."""
+
+    def __call__(self, model: str, meter: Meter, on_exhausted: Callable[[], None]) -> Serve: ...
+
+
+@dataclass(frozen=True)
+class Trials:
+    """How trials are run, the same for every evaluation of a run.
+
+    Attributes:
+        loop: Where they run.
+        slots: Trials at a time; a semaphore of that loop.
+        environment: The Harbor environment, `module:Class`.
+        environment_kwargs: Its options, JSON-able.
+        endpoint: Makes a trial's inference endpoint.
+        sandbox_millisecond: Nano-USD of a millisecond in a sandbox.
+        score: How trials are scored.
+    """
+
+    loop: BackgroundLoop
+    slots: asyncio.Semaphore
+    environment: str
+    environment_kwargs: Mapping[str, Any]
+    endpoint: OpenEndpoint
+    sandbox_millisecond: int
+    score: Score
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """What is measured: a system on Harbor task folders, `n_attempts` trials of each."""
+
+    benchmark: str
+    tasks: tuple[Path, ...]
+    n_attempts: int
+    model: str
+    harness: Harness
+    timeout_multiplier: float = 1.0
+
+    @property
+    def expected(self) -> int:
+        """How many trials there will be."""
+        return len(self.tasks) * self.n_attempts
+
+    @property
+    def trial_milliseconds(self) -> int:
+        """What the sandbox of one trial is charged for at most.
+
+        That is the timeouts of its task's agent and verifier; what it takes beyond them, for
+        starting and stopping, is not charged.
+        """
+        longest = max(map(_task_seconds, self.tasks))
+        return int(longest * self.timeout_multiplier * 1000)
+
+
+class EvaluationJob:
+    """A running or ended evaluation; a `Job`.
+
+    It owns `meter` and settles it. Every trial holds its sandbox's worst case before it starts,
+    and every model call its own; when a hold is refused, what runs is stopped, and what has ended
+    counts.
+    """
+
+    def __init__(
+        self,
+        handle: str,
+        plan: EvaluationPlan,
+        folder: Path,
+        meter: Meter,
+        trials: Trials,
+        changed: Callable[[], None],
+    ):
+        self.handle = handle
+        self.plan = plan
+        self.records: list[TrialRecord] = []
+        self.error: str | None = None
+        self._score: dict[str, Json] = {}
+        self._folder = folder
+        self._meter = meter
+        self._unused: Meter | None = meter
+        self._trials = trials
+        self._changed = changed
+        self._state: JobState = "running"
+        self._money_ended = False
+        self._task: asyncio.Task[JobState] | None = None
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Begin; answers at once."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.plan.harness.write(self._folder / "harness.tar.gz")
+        self._trials.loop.submit(self._run()).add_done_callback(self._end)
+
+    @property
+    def state(self) -> JobState:
+        return self._state
+
+    @property
+    def score(self) -> dict[str, Json]:
+        """The score of the trials that have ended."""
+        plan = self.plan
+        return self._score or self._trials.score(
+            list(self.records), len(plan.tasks), plan.n_attempts
+        )
+
+    @property
+    def cost(self) -> int:
+        """Nano-USD settled so far."""
+        return self._meter.spent
+
+    def summary(self) -> dict[str, Json]:
+        error: dict[str, Json] = {"error": self.error} if self.error else {}
+        return {
+            "handle": self.handle,
+            "state": self.state,
+            "benchmark": self.plan.benchmark,
+            "model": self.plan.model,
+            "harness": self.plan.harness.id,
+            "done": len(self.records),
+            "total": self.plan.expected,
+            **self.score,
+            "cost_usd": to_usd(self.cost),
+            **error,
+        }
+
+    def cancel(self) -> None:
+        self._trials.loop.submit(self._cancel())
+
+    def join(self) -> None:
+        self._ended.wait()
+
+    async def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> JobState:
+        self._task = asyncio.current_task()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task in self.plan.tasks:
+                    for attempt in range(self.plan.n_attempts):
+                        group.create_task(self._trial(task, attempt))
+        except asyncio.CancelledError:
+            return "exhausted" if self._money_ended else "cancelled"
+        return "done"
+
+    def _end(self, future: Future[JobState]) -> None:
+        try:
+            self._state = future.result()
+        except CancelledError:
+            self._state = "cancelled"
+        except Exception as error:  # noqa: BLE001 -- whatever it was, the job has failed of it
+            self._state, self.error = "failed", f"the evaluation could not go on: {error!r}"
+        self._score = self.score
+        self._meter.settle()
+        self._ended.set()
+        self._changed()
+
+    async def _trial(self, task: Path, attempt: int) -> None:
+        async with self._trials.slots:
+            try:
+                piece = self._piece()
+            except BudgetExhausted:
+                self._stop_for_money()
+                return
+            started = time.monotonic()
+            try:
+                serve = self._trials.endpoint(self.plan.model, self._meter, self._stop_for_money)
+                record = await run_trial(self._spec(task, attempt), serve)
+            finally:
+                self._charge(piece, time.monotonic() - started)
+        self.records.append(record)
+        self._changed()
+
+    def _piece(self) -> Meter:
+        """What the next trial's sandbox is paid from; the first has the hold of the call."""
+        if self._unused is not None:
+            piece, self._unused = self._unused, None
+            return piece
+        return self._meter.piece(self.plan.trial_milliseconds * self._trials.sandbox_millisecond)
+
+    def _charge(self, piece: Meter, seconds: float) -> None:
+        used = min(int(seconds * 1000), self.plan.trial_milliseconds)
+        price = self._trials.sandbox_millisecond
+        piece.charge(Item("sandbox", "trial", used, "millisecond", price))
+        piece.settle()
+
+    def _stop_for_money(self) -> None:
+        self._money_ended = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _spec(self, task: Path, attempt: int) -> TrialSpec:
+        return TrialSpec(
+            name=f"{task.name}-{attempt + 1}",
+            task=task,
+            attempt=attempt,
+            harness=self._folder / "harness.tar.gz",
+            model=self.plan.model,
+            timeout_multiplier=self.plan.timeout_multiplier,
+            environment=self._trials.environment,
+            environment_kwargs=self._trials.environment_kwargs,
+            trials_dir=self._folder / "trials",
+        )
+
+
+def _task_seconds(task: Path) -> float:
+    """The timeouts of a task's agent and verifier together; Harbor's default is 600 s for each."""
+    settings = tomllib.loads((task / "task.toml").read_text(encoding="utf-8"))
+    return sum(
+        float(settings.get(phase, {}).get("timeout_sec", 600)) for phase in ("agent", "verifier")
+    )

@@ -1,0 +1,157 @@
+"""The inference service: chat completions of base models and of checkpoints."""
+
+import asyncio
+from collections.abc import Sequence
+
+from rsigym.operations import Operation
+from rsigym.operations.inference import InferenceChat, InferenceModels
+from rsigym.operations.json_value import Json
+from rsigym.platform.errors import BadCall
+from rsigym.platform.meter import Meter
+from rsigym.platform.prices import PriceBook
+from rsigym.platform.service import Evidence, Prepared, Quote
+from rsigym.services.chat import Ask
+from rsigym.services.loop import BackgroundLoop
+from rsigym.services.tinker_client import Sampler, TinkerClient
+
+__all__ = ["InferenceService", "TrialModel"]
+
+
+class InferenceService:
+    """Does `inference.models` and `inference.chat`, and answers the model calls of trials.
+
+    Args:
+        client: Where it samples.
+        prices: What a token costs; a checkpoint costs what its base model does.
+        models: The base models that are offered.
+        loop: Where sampling is waited for.
+    """
+
+    def __init__(
+        self,
+        client: TinkerClient,
+        prices: PriceBook,
+        models: Sequence[str],
+        loop: BackgroundLoop,
+    ):
+        self._client = client
+        self._prices = prices
+        self._models = models
+        self._loop = loop
+
+    def prepare(self, operation: Operation) -> Prepared:
+        match operation:
+            case InferenceModels():
+                return Prepared(lambda _: self._list())
+            case InferenceChat():
+                ask = self.ask(operation)
+                # How long a completion gets is not known before it is there.
+                quote = Quote(ask.worst, ask.worst, ask.worst, ask.items)
+                return Prepared(lambda meter: self._loop.run(ask.answer(meter)), quote)
+            case _:
+                raise TypeError(f"not an operation of inference: {operation.op}")
+
+    def close(self) -> None:
+        """Nothing goes on after its answer."""
+
+    def ask(self, request: InferenceChat) -> Ask:
+        """Check and price a request. Blocks: the first for a model loads its tokenizer.
+
+        Raises:
+            BadCall: It cannot be answered; `code` is OpenAI's where there is one.
+        """
+        sampler = self._sampler(request.model)
+        base = sampler.base_model
+        return Ask.make(
+            request,
+            sampler,
+            self._client.renderer(base),
+            self._prices.tokens(base),
+            self._client.models()[base].context,
+        )
+
+    def require(self, model: str) -> None:
+        """Raise `BadCall`, naming what there is, unless the model can be asked."""
+        self._sampler(model)
+
+    def _sampler(self, model: str) -> Sampler:
+        if not model.startswith("tinker://") and model not in self._models:
+            raise BadCall(
+                f"model {model!r} is not offered; offered: {', '.join(self._models)}, and the "
+                "sampler checkpoints of training runs",
+                code="model_not_found",
+            )
+        try:
+            return self._client.sampler(model)
+        except BadCall as error:
+            raise BadCall(error.message, code="model_not_found") from error
+
+    async def complete(self, request: InferenceChat, meter: Meter) -> dict[str, Json]:
+        """Answer OpenAI's chat completion and charge `meter` what was used."""
+        ask = await asyncio.to_thread(self.ask, request)
+        return await ask.answer(meter)
+
+    def _list(self) -> Evidence:
+        served = self._client.models()
+        models: list[Json] = []
+        for name in self._models:
+            if name in served:
+                price = self._prices.tokens(name)
+                models.append(
+                    {
+                        "id": name,
+                        "context": served[name].context,
+                        # A nano-USD a token is a thousandth of a dollar per million.
+                        "usd_per_million_tokens": {
+                            "prefill": price.prefill / 1000,
+                            "sample": price.sample / 1000,
+                            "train": price.train / 1000,
+                        },
+                    }
+                )
+        return {"models": models}
+
+
+class TrialModel:
+    """One model as one evaluation's trials call it: each call is held before it is made.
+
+    Attributes:
+        calls: How many were answered.
+        prompt_tokens: What they read.
+        completion_tokens: What they wrote.
+    """
+
+    def __init__(self, inference: InferenceService, model: str, meter: Meter):
+        self._inference = inference
+        self._model = model
+        self._meter = meter
+        self.calls = self.prompt_tokens = self.completion_tokens = 0
+
+    async def complete(self, request: InferenceChat) -> dict[str, Json]:
+        """As `InferenceService.complete`, for this model alone.
+
+        Raises:
+            BudgetExhausted: The worst case of the call is more than what is left.
+        """
+        if request.model != self._model:
+            raise BadCall(
+                f"model {request.model!r} is not there; this trial's is {self._model!r}",
+                code="model_not_found",
+            )
+        ask = await asyncio.to_thread(self._inference.ask, request)
+        piece = self._meter.piece(ask.worst)
+        try:
+            answer = await ask.answer(piece)
+        finally:
+            piece.settle()
+        self._count(answer["usage"])
+        return answer
+
+    def _count(self, usage: Json) -> None:
+        assert isinstance(usage, dict)
+        prompt, completion = usage["prompt_tokens"], usage["completion_tokens"]
+        assert isinstance(prompt, int)
+        assert isinstance(completion, int)
+        self.calls += 1
+        self.prompt_tokens += prompt
+        self.completion_tokens += completion

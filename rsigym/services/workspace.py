@@ -1,0 +1,55 @@
+"""The workspace service: listing, reading and writing the run's own folder. Free."""
+
+from rsigym.operations import Operation
+from rsigym.operations.workspace import WorkspaceList, WorkspaceRead, WorkspaceWrite
+from rsigym.platform.service import Evidence, Prepared
+from rsigym.services.workspace_files import Workspace
+
+__all__ = ["WorkspaceService"]
+
+_LISTED = 1000
+"""Files that one listing names: with their paths they fit into an observation."""
+
+
+class WorkspaceService:
+    """Does `workspace.list`, `workspace.read` and `workspace.write`."""
+
+    def __init__(self, workspace: Workspace):
+        self._workspace = workspace
+
+    def prepare(self, operation: Operation) -> Prepared:
+        match operation:
+            case WorkspaceList():
+                return Prepared(lambda _: self._list(operation))
+            case WorkspaceRead():
+                return Prepared(lambda _: self._read(operation))
+            case WorkspaceWrite():
+                self._workspace.resolve(operation.path)
+                return Prepared(lambda _: self._write(operation))
+            case _:
+                raise TypeError(f"not an operation of the workspace: {operation.op}")
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+    def _list(self, operation: WorkspaceList) -> Evidence:
+        files, more = self._workspace.list(operation.path, _LISTED)
+        return {"files": [{"path": path, "size": size} for path, size in files], "more": more}
+
+    def _read(self, operation: WorkspaceRead) -> Evidence:
+        content, more = self._workspace.read_text(operation.path, operation.offset, operation.limit)
+        return {
+            "content": content,
+            "offset": operation.offset,
+            "next_offset": operation.offset + len(content) if more else None,
+            "size": self._workspace.file(operation.path).stat().st_size,
+        }
+
+    def _write(self, operation: WorkspaceWrite) -> Evidence:
+        size = self._workspace.write_text(
+            operation.path,
+            operation.content,
+            append=operation.append,
+            executable=operation.executable,
+        )
+        return {"path": operation.path, "size": size}

@@ -1,0 +1,170 @@
+"""What bubblewrap keeps apart, tried from inside."""
+
+import os
+import shutil
+import socket
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+import rsigym
+from rsigym.local.sandbox import Isolation, interpreter
+from rsigym.local.sandbox.layout import FOLDERS
+from tests.local.sandbox.support import appeared, on_loop, opened, output, processes_with
+
+OUTSIDE = ["/root", "/etc/shadow", "/etc/hostname", "/sys", "/opt", "/srv", "/boot"]
+
+
+@on_loop
+async def test_host_files_are_not_there(tmp_path: Path, bubblewrap: Isolation):
+    (tmp_path / "secret").write_text("of the host")
+    own = [str(Path.home()), str(Path(rsigym.__file__).parent), str(tmp_path / "secret")]
+    async with opened(tmp_path, bubblewrap) as sandbox:
+        for path in (*OUTSIDE, *own):
+            seen = await sandbox.exec(f"ls -d {path} /proc/1/root{path} /proc/self/root{path}")
+            assert seen.stdout == b"", path
+
+
+@on_loop
+async def test_no_place_but_the_standard_folders_can_be_written(
+    tmp_path: Path, bubblewrap: Isolation
+):
+    find = "find / -type d -writable -not -path '/proc/*' 2>/dev/null"
+    async with opened(tmp_path, bubblewrap) as sandbox:
+        tried = await sandbox.exec(f"for d in $({find}); do touch $d/x && echo $d; done")
+    written = set(tried.stdout.decode().split())
+    logs = {"/logs/agent", "/logs/verifier", "/logs/artifacts"}
+    assert written == {f"/{name}" for name in FOLDERS} | logs | {"/dev/shm"}
+
+
+@on_loop
+async def test_other_processes_are_not_there(tmp_path: Path, bubblewrap: Isolation):
+    async with opened(tmp_path, bubblewrap) as sandbox:
+        commands = await output(sandbox, "cat /proc/[0-9]*/comm")
+        assert set(commands.split()) == {"python3", "cat"}
+        assert (await sandbox.exec(f"kill -0 {os.getpid()}")).exit_code != 0
+
+
+@on_loop
+async def test_servers_of_the_host_cannot_be_reached(tmp_path: Path, bubblewrap: Isolation):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
+        name = f"\0rsigym-{os.getpid()}"
+        abstract.bind(name)
+        abstract.listen()
+        program = f"""
+import socket
+for family, address in ((socket.AF_INET, {tcp.getsockname()!r}), (socket.AF_UNIX, {name!r})):
+    try:
+        socket.socket(family).connect(address)
+        print("reached", address)
+    except ConnectionRefusedError:
+        print("refused")
+print(socket.if_nameindex())
+"""
+        async with opened(tmp_path, bubblewrap) as sandbox:
+            result = await sandbox.exec("python3 -", stdin=program.encode())
+            assert result.stdout.decode() == "refused\nrefused\n[(1, 'lo')]\n"
+
+
+@on_loop
+async def test_there_are_no_privileges_to_gain(tmp_path: Path, bubblewrap: Isolation):
+    async with opened(tmp_path, bubblewrap) as sandbox:
+        status = await output(sandbox, "cat /proc/self/status")
+        fields = dict(line.split(":\t", 1) for line in status.splitlines())
+        for capabilities in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            assert int(fields[capabilities], 16) == 0
+        assert fields["NoNewPrivs"] == "1"
+        assert fields["Uid"].split() == ["1000"] * 4
+        assert (await sandbox.exec("unshare --user true")).exit_code != 0
+        assert (await sandbox.exec("mount -t tmpfs x /app")).exit_code != 0
+
+
+@on_loop
+async def test_the_supervisor_is_closed_to_those_it_runs(tmp_path: Path, bubblewrap: Isolation):
+    program = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.ptrace(16, 1, 0, 0), libc.syscall(434, 1, 0) >= 0)
+print(libc.syscall(438, libc.syscall(434, 1, 0), 3, 0))
+for path in ("fd", "environ", "mem"):
+    try:
+        print(os.listdir("/proc/1/fd") if path == "fd" else open("/proc/1/" + path))
+    except PermissionError:
+        print("closed")
+"""
+    async with opened(tmp_path, bubblewrap) as sandbox:
+        result = await sandbox.exec("python3 -", stdin=program.encode())
+        assert result.stdout.decode() == "-1 True\n-1\nclosed\nclosed\nclosed\n"
+        await sandbox.exec("kill -KILL 1; kill -STOP 1; kill -TERM 1; kill -INT 1; kill -HUP 1")
+        assert await output(sandbox, "echo works") == "works"
+
+
+@on_loop
+async def test_a_command_inherits_no_descriptor_but_its_three(
+    tmp_path: Path, bubblewrap: Isolation
+):
+    async with opened(tmp_path, bubblewrap) as sandbox:
+        assert await output(sandbox, "exec ls /proc/self/fd") == "0\n1\n2\n3"  # 3 is ls's own
+
+
+@on_loop
+async def test_the_machine_is_not_named(tmp_path: Path, bubblewrap: Isolation):
+    async with opened(tmp_path, bubblewrap) as sandbox:
+        assert await output(sandbox, "uname -n; whoami; id -u") == "sandbox\nuser\n1000"
+
+
+@on_loop
+async def test_files_of_another_sandbox_cannot_be_reached(tmp_path: Path, bubblewrap: Isolation):
+    async with opened(tmp_path / "a", bubblewrap) as one, opened(tmp_path / "b", bubblewrap) as two:
+        await output(one, "echo mine | tee /app/one /tmp/one /dev/shm/one")
+        paths = "/app/one /tmp/one /dev/shm/one"
+        for way in ("", "/proc/self/root", "/proc/1/root", "/proc/self/cwd/.."):
+            seen = await two.exec("cat " + " ".join(way + path for path in paths.split()))
+            assert seen.stdout == b""
+
+
+@on_loop
+async def test_roots_sandboxes_are_not_roots(tmp_path: Path, bubblewrap: Isolation):
+    if os.geteuid() != 0:
+        pytest.skip("only root's sandboxes run as another user")
+    mark = f"66.{uuid.uuid4().int % 10**9}"
+    async with opened(tmp_path, bubblewrap) as sandbox:
+        await sandbox.exec(f"sleep {mark} &")
+        assert await appeared(mark)
+        assert {os.stat(f"/proc/{pid}").st_uid for pid in processes_with(mark)} == {65533}
+        assert (await sandbox.exec("echo 1 > /proc/sys/kernel/core_pattern")).exit_code != 0
+
+
+@on_loop
+async def test_an_interpreter_outside_the_system_is_bound(
+    folder: Path, bubblewrap: Isolation, monkeypatch: pytest.MonkeyPatch
+):
+    python = _copy_of_this_python(folder / "home" / "python")
+    monkeypatch.setattr(interpreter, "SYSTEM_PYTHONS", ())
+    monkeypatch.setattr(sys, "base_prefix", str(folder / "home" / "python"))
+    monkeypatch.setattr(sys, "executable", str(python))
+    interpreter.choose_interpreter.cache_clear()
+    try:
+        async with opened(folder, bubblewrap) as sandbox:
+            path = await output(sandbox, f"{python.name} -c 'import sys; print(sys.executable)'")
+            assert path.startswith("/opt/python/bin/") or path.startswith("/usr/bin/")
+            assert "/opt/python/bin" in await output(sandbox, "tr '\\0' ' ' < /proc/1/cmdline")
+    finally:
+        interpreter.choose_interpreter.cache_clear()
+
+
+def _copy_of_this_python(prefix: Path) -> Path:
+    """An installation with no more than what the supervisor needs; its program."""
+    standard_library = Path(os.__file__).parent
+    unused = shutil.ignore_patterns("test", "*-packages", "__pycache__", "config-*", "idlelib")
+    shutil.copytree(standard_library, prefix / "lib" / standard_library.name, ignore=unused)
+    for library in Path(sys.base_prefix, "lib").glob("libpython*.so*"):
+        shutil.copy(library, prefix / "lib")
+    program = Path(os.path.realpath(sys.executable))
+    (prefix / "bin").mkdir()
+    return Path(shutil.copy(program, prefix / "bin"))

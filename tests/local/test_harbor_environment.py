@@ -1,0 +1,239 @@
+"""The sandbox as Harbor sees it, and what it makes of a Dockerfile."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
+from harbor.models.trial.paths import TrialPaths
+
+from rsigym.local.harbor_environment import SandboxEnvironment, read_dockerfile
+from rsigym.local.sandbox import Isolation, choose_isolation
+from rsigym.platform.errors import OperatorError, ServiceFailure
+from rsigym.platform.home import home
+
+NO_NETWORK = NetworkMode.NO_NETWORK
+
+
+@pytest.fixture(params=["bubblewrap", "process"])
+def isolation(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Isolation:
+    monkeypatch.setenv("RSIGYM_HOME", str(tmp_path / "home"))
+    try:
+        return choose_isolation(request.param)
+    except OperatorError as error:
+        pytest.skip(str(error))
+
+
+def environment(
+    root: Path,
+    isolation: Isolation = "process",
+    *,
+    dockerfile: str = "FROM scratch\n",
+    config: EnvironmentConfig | None = None,
+    mode: NetworkMode = NO_NETWORK,
+    env: dict[str, str] | None = None,
+) -> SandboxEnvironment:
+    (root / "environment").mkdir(exist_ok=True)
+    (root / "environment" / "Dockerfile").write_text(dockerfile)
+    return SandboxEnvironment(
+        environment_dir=root / "environment",
+        environment_name="task",
+        session_id="session",
+        trial_paths=TrialPaths(root / "trial"),
+        task_env_config=config or EnvironmentConfig(network_mode=mode),
+        network_policy=NetworkPolicy(network_mode=mode),
+        persistent_env=env,
+        isolation=isolation,
+        sandboxes=str(home() / "sandboxes"),
+    )
+
+
+def inside(
+    sandbox: SandboxEnvironment, work: Callable[[SandboxEnvironment], Awaitable[None]]
+) -> None:
+    async def drive() -> None:
+        await sandbox.start(force_build=False)
+        try:
+            await work(sandbox)
+        finally:
+            await sandbox.stop(delete=True)
+            await sandbox.stop(delete=True)
+
+    asyncio.run(drive())
+
+
+def test_files_and_folders_go_in_and_come_out(tmp_path: Path, isolation: Isolation) -> None:
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    (tmp_path / "in" / "sub" / "a.txt").write_text("a")
+    (tmp_path / "in" / "b.txt").write_text("b")
+
+    async def work(sandbox: SandboxEnvironment) -> None:
+        await sandbox.upload_dir(tmp_path / "in", "/app/data")
+        await sandbox.upload_file(tmp_path / "in" / "b.txt", "/app/c.txt")
+        listed = await sandbox.exec("cat data/sub/a.txt data/b.txt c.txt")
+        assert (listed.stdout, listed.return_code) == ("abb", 0)
+        assert await sandbox.is_dir("/app/data")
+        assert not await sandbox.is_dir("/app/c.txt")
+        await sandbox.download_dir("/app/data", tmp_path / "out")
+        await sandbox.download_file("/app/c.txt", tmp_path / "c.txt")
+
+    inside(environment(tmp_path, isolation), work)
+    assert (tmp_path / "out" / "sub" / "a.txt").read_text() == "a"
+    assert (tmp_path / "c.txt").read_text() == "b"
+    assert list((home() / "sandboxes").iterdir()) == []
+
+
+def test_a_command_gets_the_image_the_task_and_its_own_variables(
+    tmp_path: Path, isolation: Isolation
+) -> None:
+    async def work(sandbox: SandboxEnvironment) -> None:
+        shown = await sandbox.exec('echo "$A $B $C"', env={"C": "call"})
+        assert shown.stdout == "image trial call\n"
+
+    dockerfile = 'FROM scratch\nENV A=image B="from image" \\\n  C=image\n'
+    inside(environment(tmp_path, isolation, dockerfile=dockerfile, env={"B": "trial"}), work)
+
+
+def test_commands_start_in_the_working_directory_of_the_task(
+    tmp_path: Path, isolation: Isolation
+) -> None:
+    async def work(sandbox: SandboxEnvironment) -> None:
+        await sandbox.exec("echo here > made.txt")
+        assert (await sandbox.exec("cat /app/repo/made.txt")).stdout == "here\n"
+        assert (await sandbox.exec("cat made.txt", cwd="/app/repo")).stdout == "here\n"
+
+    inside(environment(tmp_path, isolation, dockerfile="FROM scratch\nWORKDIR repo\n"), work)
+
+
+def test_the_files_of_the_image_are_there_at_the_start(
+    tmp_path: Path, isolation: Isolation
+) -> None:
+    (tmp_path / "environment" / "data").mkdir(parents=True)
+    (tmp_path / "environment" / "data" / "a.txt").write_text("a")
+    (tmp_path / "environment" / "b.txt").write_text("b")
+
+    async def work(sandbox: SandboxEnvironment) -> None:
+        assert (await sandbox.exec("cat in/a.txt in/b.txt c.txt")).stdout == "abb"
+
+    dockerfile = "FROM scratch\nCOPY data /app/in\nCOPY b.txt in/\nCOPY b.txt c.txt\n"
+    inside(environment(tmp_path, isolation, dockerfile=dockerfile), work)
+
+
+def test_a_command_out_of_time_is_an_error(tmp_path: Path, isolation: Isolation) -> None:
+    async def work(sandbox: SandboxEnvironment) -> None:
+        with pytest.raises(RuntimeError, match="timed out after 1 s: sleep 300"):
+            await sandbox.exec("sleep 300", timeout_sec=1)
+        assert (await sandbox.exec("echo alive")).stdout == "alive\n"
+
+    inside(environment(tmp_path, isolation), work)
+
+
+def test_killing_all_leaves_a_sandbox_that_works(tmp_path: Path, isolation: Isolation) -> None:
+    async def work(sandbox: SandboxEnvironment) -> None:
+        await sandbox.exec("(while :; do echo >> beats; done) > /dev/null 2>&1 & sleep 0.1")
+        await sandbox.kill_all()
+        still = "size=$(stat -c %s beats); sleep 0.2; [ $size = $(stat -c %s beats) ]"
+        assert (await sandbox.exec(still)).return_code == 0
+
+    inside(environment(tmp_path, isolation), work)
+
+
+def test_the_endpoint_is_handed_out_once_the_sandbox_runs(
+    tmp_path: Path, isolation: Isolation
+) -> None:
+    sandbox = environment(tmp_path, isolation)
+    offered = list[tuple[socket.socket, str]]()
+
+    async def on_endpoint(listener: socket.socket, address: str) -> None:
+        offered.append((listener, address))
+
+    async def work(sandbox: SandboxEnvironment) -> None:
+        listener, address = offered[0]
+        host, port = address.removeprefix("http://").split(":")
+        with listener:
+            connect = f"exec 3<>/dev/tcp/{host}/{port} && echo hello >&3"
+            assert (await sandbox.exec(connect)).return_code == 0
+            listener.settimeout(10)
+            connection, _ = await asyncio.to_thread(listener.accept)
+            with connection:
+                assert connection.recv(16) == b"hello\n"
+
+    sandbox.on_endpoint = on_endpoint
+    inside(sandbox, work)
+
+
+def test_a_task_that_needs_the_internet_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ServiceFailure, match="have no internet") as refused:
+        environment(tmp_path, mode=NetworkMode.PUBLIC)
+    assert refused.value.side == "task"
+
+
+def test_a_gpu_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="GPU"):
+        environment(tmp_path, config=EnvironmentConfig(network_mode=NO_NETWORK, gpus=1))
+
+
+def test_compose_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "environment").mkdir()
+    (tmp_path / "environment" / "docker-compose.yaml").write_text("services: {}")
+    with pytest.raises(ServiceFailure, match=r"docker-compose\.yaml"):
+        environment(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["WORKDIR /srv", "COPY Dockerfile /etc/", "WORKDIR /app/../usr"])
+def test_a_place_that_no_sandbox_has_is_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ServiceFailure, match="use /app"):
+        environment(tmp_path, dockerfile=f"FROM scratch\n{line}\n")
+
+
+def test_a_dockerfile_is_read_for_what_a_sandbox_can_give(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "Dockerfile").write_text(
+        "# syntax=docker/dockerfile:1\n"
+        "FROM python:3.12-slim\n"
+        "WORKDIR /srv\n"
+        "workdir data\n"
+        "ENV ONE=1 \\\n"
+        "# a comment between\n"
+        '    TWO="two words"\n'
+        "ENV THREE the old way\n"
+        "COPY a.txt ./\n"
+        "EXPOSE 80\n"
+        'CMD ["sleep", "infinity"]\n'
+    )
+    image = read_dockerfile(tmp_path / "Dockerfile")
+    assert image.workdir == "/srv/data"
+    assert image.env == {"ONE": "1", "TWO": "two words", "THREE": "the old way"}
+    assert image.copies == ((tmp_path / "a.txt", "/srv/data/a.txt"),)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("RUN pip install numpy", "cannot do RUN"),
+        ("RUN pip install \\\n  numpy", "cannot do RUN"),
+        ("FROM debian", "cannot do FROM"),
+        ("USER agent", "cannot do USER"),
+        ("ADD https://example.com/a /a", "cannot do ADD"),
+        ("COPY --from=build /a /a", "without options"),
+        ("COPY a.txt", "sources and a target"),
+        ("COPY missing.txt /app/", "'missing.txt' is not in"),
+        ("COPY ../secret.txt /app/", "is not in the environment folder"),
+        ("ENV A=$HOME", "variables"),
+        ("ENV A", "NAME=value"),
+        ("COPY <<EOF /app/a", "here-documents"),
+    ],
+)
+def test_a_line_that_needs_a_build_is_named(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "secret.txt").touch()
+    folder = tmp_path / "environment"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text(f"FROM scratch\n\n{line}\n")
+    with pytest.raises(ServiceFailure, match=said) as refused:
+        read_dockerfile(folder / "Dockerfile")
+    assert refused.value.side == "task"
+    assert refused.value.details == {"file": "environment/Dockerfile", "line": 3}

@@ -1,0 +1,195 @@
+"""The pipeline: a call that is turned away costs nothing, one that is made is paid and recorded."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rsigym.operations import Operation
+from rsigym.operations.inference import InferenceChat
+from rsigym.platform.errors import BadCall, ServiceFailure, TimedOut
+from rsigym.platform.ledger import Balance, Item
+from rsigym.platform.meter import Meter
+from rsigym.platform.outcome import Outcome, Status
+from rsigym.platform.permissions import InferenceGrant, Permissions
+from rsigym.platform.run import Run
+from rsigym.platform.service import Evidence, Prepared, Quote
+from rsigym.platform.sqlite_ledger import SQLiteLedger
+
+
+class Model:
+    """A model service whose answers a test decides; a call holds 100 and uses 30."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[], Evidence] = lambda: {"content": "hi"}
+        self.calls = 0
+
+    def prepare(self, operation: Operation) -> Prepared:
+        if isinstance(operation, InferenceChat) and operation.model == "missing":
+            raise BadCall("there is no model 'missing'")
+        return Prepared(self._perform, Quote(expected=30, worst=100, hold=100))
+
+    def _perform(self, meter: Meter) -> Evidence:
+        self.calls += 1
+        meter.charge(Item("inference", "sample", 30, "token", 1))
+        return self.answer()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture
+def run(tmp_path: Path, model: Model) -> Iterator[Run]:
+    ledger = SQLiteLedger(tmp_path / "ledger.sqlite")
+    ledger.open("run", 150)
+    run = Run("run", tmp_path, Permissions(), ledger, {"inference": model})
+    yield run
+    run.close()
+    ledger.close()
+
+
+def chat(model: str = "m") -> dict[str, Any]:
+    return {
+        "op": "inference.chat",
+        "args": {"model": model, "messages": [{"role": "user", "content": "hello"}]},
+    }
+
+
+def message(outcome: Outcome) -> str:
+    error = outcome.evidence["error"]
+    assert isinstance(error, dict)
+    return str(error["message"])
+
+
+def test_a_call_holds_its_worst_case_and_pays_what_it_used(run: Run, model: Model) -> None:
+    held: list[Balance] = []
+
+    def answer() -> Evidence:
+        held.append(run.ledger.balance("run"))
+        return {"content": "hi"}
+
+    model.answer = answer
+    outcome = run.call(chat())
+    assert (outcome.status, outcome.evidence, outcome.cost) == (Status.OK, {"content": "hi"}, 30)
+    assert held == [Balance(150, 0, 100)]
+    assert run.ledger.balance("run") == Balance(150, 30, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (None, 'a call is a dict {"op"'),
+        ({"op": "model.chat"}, "there is no operation 'model.chat'; there are: workspace.list"),
+        ({"op": "inference.chat", "args": {"modle": "m"}}, "modle: Extra inputs"),
+        ({"op": "inference.chat", "args": {"model": 5, "messages": []}}, "model: Input should be"),
+        ({"op": "inference.chat", "args": "m"}, "the args of inference.chat are a dict, not str"),
+        ({"op": "budget.balance", "arguments": {}}, "op and args and nothing else"),
+        (chat("missing"), "there is no model 'missing'"),
+        ({"op": "budget.quote", "args": {"call": {"op": "x"}}}, "there is no operation 'x'"),
+    ],
+)
+def test_what_is_not_valid_is_explained_and_costs_nothing(
+    run: Run, model: Model, call: Any, says: str
+) -> None:
+    outcome = run.call(call)
+    assert outcome.status is Status.INVALID
+    assert says in message(outcome)
+    assert run.ledger.balance("run") == Balance(150, 0, 0)
+    assert model.calls == 0
+
+
+def test_what_is_not_allowed_is_refused_with_the_rule(run: Run, model: Model) -> None:
+    run.narrow(Permissions(inference=InferenceGrant(models=("other",))))
+    outcome = run.call(chat())
+    assert outcome.status is Status.REFUSED
+    error = outcome.evidence["error"]
+    assert isinstance(error, dict)
+    assert error["rule"] == "inference.models"
+    assert model.calls == 0
+
+
+def test_narrowing_cannot_be_undone(run: Run) -> None:
+    run.narrow(Permissions(inference=None))
+    run.narrow(Permissions())
+    assert run.call(chat()).status is Status.REFUSED
+
+
+def test_a_call_that_may_cost_too_much_is_not_made(run: Run, model: Model) -> None:
+    assert [run.call(chat()).status for _ in range(3)] == [
+        Status.OK,
+        Status.OK,
+        Status.UNAFFORDABLE,
+    ]
+    assert model.calls == 2
+    assert run.ledger.balance("run") == Balance(150, 60, 0)
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "side"),
+    [
+        (ServiceFailure("the provider is down", side="provider"), Status.FAILED, "provider"),
+        (TimedOut("no answer in 5 s", side="provider"), Status.TIMEOUT, "provider"),
+        (ZeroDivisionError("bug"), Status.FAILED, "platform"),
+    ],
+)
+def test_a_failure_is_evidence_and_what_was_used_stands(
+    run: Run, model: Model, failure: Exception, status: Status, side: str
+) -> None:
+    def answer() -> Evidence:
+        raise failure
+
+    model.answer = answer
+    outcome = run.call(chat())
+    assert outcome.status is status
+    error = outcome.evidence["error"]
+    assert isinstance(error, dict)
+    assert error["side"] == side
+    assert run.ledger.balance("run") == Balance(150, 30, 0)
+    assert run.call({"op": "budget.balance"}).status is Status.OK
+
+
+def test_every_call_is_recorded_as_it_was_made(run: Run, tmp_path: Path) -> None:
+    outcome = run.call(chat())
+    record = json.loads((tmp_path / "records" / "calls" / f"{outcome.record}.json").read_text())
+    assert record["call"] == chat()
+    assert record["status"] == "OK"
+    assert record["evidence"] == {"content": "hi"}
+    strange = run.call({"op": {1, 2}, "text": "\ud800"})
+    assert (tmp_path / "records" / "calls" / f"{strange.record}.json").exists()
+
+
+def test_the_journal_knows_a_paid_call_before_it_is_made(
+    run: Run, model: Model, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+
+    def answer() -> Evidence:
+        seen.append((tmp_path / "journal.jsonl").read_text())
+        return {}
+
+    model.answer = answer
+    run.call(chat())
+    assert json.loads(seen[0]) == {"event": "begin", "call": "run/000001", "op": "inference.chat"}
+
+
+def test_a_quote_prices_a_call_without_making_it(run: Run, model: Model) -> None:
+    quote = run.call({"op": "budget.quote", "args": {"call": chat()}})
+    assert quote.evidence["worst_usd"] == 1e-7
+    assert quote.evidence["affordable"] is True
+    assert model.calls == 0
+
+
+def test_evidence_that_is_too_large_is_left_in_the_workspace(
+    run: Run, model: Model, tmp_path: Path
+) -> None:
+    model.answer = lambda: {"content": "x" * 100_000, "loss": float("nan")}
+    outcome = run.call(chat())
+    left = tmp_path / "workspace" / str(outcome.evidence["path"])
+    assert json.loads(left.read_text()) == {"content": "x" * 100_000, "loss": None}

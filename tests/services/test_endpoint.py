@@ -1,0 +1,210 @@
+"""The only address a trial can reach, spoken to by the unmodified `openai` client."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from rsigym.operations.inference import InferenceChat
+from rsigym.operations.json_value import Json
+from rsigym.platform.errors import BadCall, BudgetExhausted, ServiceFailure
+from rsigym.services.endpoint import Complete, chat_app, serve
+from rsigym.services.inference import InferenceService, TrialModel
+from rsigym.services.loop import BackgroundLoop
+from rsigym.services.tinker_client import TinkerClient
+from tests.services.conftest import PRICES, Bench
+
+HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
+
+
+@contextmanager
+def _served(loop: BackgroundLoop, complete: Complete, models: list[str]) -> Iterator[str]:
+    """The URL at which `complete` is served until the block ends."""
+    sock = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
+    ready, over = threading.Event(), asyncio.Event()
+
+    async def run() -> None:
+        async with serve(sock, chat_app(complete, models)):
+            ready.set()
+            await over.wait()
+
+    async def stop() -> None:
+        over.set()
+
+    serving = loop.submit(run())
+    assert ready.wait(30)
+    try:
+        yield url
+    finally:
+        loop.run(stop())
+        serving.result(30)
+
+
+def _client(url: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=60)
+
+
+def _fails(failure: Exception) -> Complete:
+    async def complete(request: InferenceChat) -> dict[str, Json]:
+        raise failure
+
+    return complete
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+async def _never(request: InferenceChat) -> dict[str, Json]:
+    raise AssertionError("the request should have been refused")
+
+
+def test_the_openai_client_works_unchanged(
+    bench: Bench, client: TinkerClient, loop: BackgroundLoop
+) -> None:
+    service = InferenceService(client, PRICES, ["tiny"], loop)
+    trial = TrialModel(service, "tiny", meter := bench.meter(0))
+    with _served(loop, trial.complete, ["tiny"]) as url:
+        api = _client(url)
+        assert [model.id for model in api.models.list()] == ["tiny"]
+        answer = api.chat.completions.create(
+            model="tiny",
+            messages=HELLO,
+            max_completion_tokens=8,
+            temperature=0.5,
+            n=2,
+            seed=3,
+            stop="\n\n",
+            logprobs=True,
+            stream=False,
+        )
+    meter.settle()
+    assert len(answer.choices) == 2
+    assert answer.choices[0].message.role == "assistant"
+    assert answer.choices[0].logprobs is not None
+    assert answer.usage is not None
+    assert (trial.calls, trial.completion_tokens) == (1, answer.usage.completion_tokens)
+    assert bench.ledger.balance("run").spent == meter.spent > 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "error", "code"),
+    [
+        (BadCall("no"), 400, openai.BadRequestError, None),
+        (BadCall("no", code="model_not_found"), 404, openai.NotFoundError, "model_not_found"),
+        (BudgetExhausted(2, 1), 402, openai.APIStatusError, "budget_exhausted"),
+        (ServiceFailure("no", side="provider"), 502, openai.InternalServerError, None),
+        (ValueError("secret"), 500, openai.InternalServerError, None),
+    ],
+)
+def test_failures_are_openai_s_errors(
+    loop: BackgroundLoop,
+    failure: Exception,
+    status: int,
+    error: type[openai.APIStatusError],
+    code: str | None,
+) -> None:
+    with _served(loop, _fails(failure), []) as url, pytest.raises(error) as caught:
+        _client(url).chat.completions.create(model="tiny", messages=HELLO)
+    assert caught.value.status_code == status
+    assert caught.value.code == code
+    assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"stream": True}, "stream"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"top_k": 5}, "top_k"),
+        ({"temperature": 3}, "temperature"),
+        ({"temperature": "1"}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 5, "max_completion_tokens": 6}, "max_tokens"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages.0.content"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages.0.content"),
+        ({"model": None}, "model"),
+    ],
+)
+def test_fields_that_are_not_supported_are_refused_by_name(
+    loop: BackgroundLoop, fields: dict[str, Any], param: str
+) -> None:
+    with _served(loop, _never, []) as url:
+        body = {"model": "tiny", "messages": HELLO} | fields
+        answer = httpx.post(f"{url}/chat/completions", content=_json(body))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert answer.json()["error"]["param"].startswith(param)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_a_body_that_is_no_request_is_refused(loop: BackgroundLoop, body: bytes) -> None:
+    with _served(loop, _never, []) as url:
+        answer = httpx.post(f"{url}/chat/completions", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"]
+
+
+def test_a_body_that_is_too_large_is_refused(loop: BackgroundLoop) -> None:
+    with _served(loop, _never, []) as url:
+        answer = httpx.post(f"{url}/chat/completions", content=b"x" * (16 * 2**20 + 1))
+    assert answer.status_code == 413
+
+
+def _hangs() -> tuple[Complete, threading.Event, threading.Event]:
+    """A completion that never comes, and events of its beginning and of its being given up."""
+    begun, given_up = threading.Event(), threading.Event()
+
+    async def complete(request: InferenceChat) -> dict[str, Json]:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
+        return {}
+
+    return complete, begun, given_up
+
+
+def _ask(url: str) -> None:
+    body = {"model": "tiny", "messages": HELLO}
+    with pytest.raises(httpx.TransportError):
+        httpx.post(f"{url}/chat/completions", json=body, timeout=30)
+
+
+def test_a_client_that_hangs_up_ends_its_completion(loop: BackgroundLoop) -> None:
+    complete, begun, given_up = _hangs()
+    with _served(loop, complete, []) as url:
+        with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0)) as sock:
+            body = _json({"model": "tiny", "messages": HELLO})
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}"
+            sock.sendall(head.encode() + b"\r\n\r\n" + body)
+            assert begun.wait(30)
+        assert given_up.wait(30)
+
+
+def test_the_end_of_serving_ends_what_is_in_flight(
+    loop: BackgroundLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    complete, begun, given_up = _hangs()
+    with _served(loop, complete, []) as url:
+        asking = threading.Thread(target=_ask, args=[url])
+        asking.start()
+        assert begun.wait(30)
+    assert given_up.is_set()
+    asking.join(30)
+    assert not [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/models")
