@@ -24,11 +24,11 @@ from typing import Any, override
 from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.models.trial.config import AgentConfig, EnvironmentConfig, TaskConfig, TrialConfig
-from harbor.trial.queue import TrialQueue as HarborQueue
+from harbor.trial.queue import TrialQueue
 
 from rsigym.local.sandbox import Isolation, choose_isolation
 from rsigym.services.harness import pack
-from rsigym.services.trials import TrialQueue, TrialRecord, TrialSpec
+from rsigym.services.trials import TrialSpec, run_trial
 
 TARGET_S = 0.2
 CONCURRENCY = (1, 2, 4)
@@ -98,7 +98,7 @@ async def unused(listener: socket.socket) -> AsyncIterator[None]:
 
 
 async def harbor_alone(task: Path, root: Path, n_trials: int, concurrency: int) -> None:
-    queue = HarborQueue(concurrency)
+    queue = TrialQueue(concurrency)
     configs = [
         TrialConfig(
             task=TaskConfig(path=task),
@@ -116,8 +116,9 @@ async def harbor_alone(task: Path, root: Path, n_trials: int, concurrency: int) 
 async def in_sandboxes(
     task: Path, root: Path, n_trials: int, concurrency: int, isolation: Isolation
 ) -> None:
-    queue, finished = TrialQueue(concurrency), asyncio.Queue[TrialRecord]()
-    for n in range(n_trials):
+    slots = asyncio.Semaphore(concurrency)
+
+    async def one(n: int) -> None:
         spec = TrialSpec(
             name=f"trial-{n}",
             task=task,
@@ -129,10 +130,11 @@ async def in_sandboxes(
             environment_kwargs={"isolation": isolation, "sandboxes": str(root / "sandboxes")},
             trials_dir=root,
         )
-        queue.submit(spec, unused, finished.put_nowait)
-    for _ in range(n_trials):
-        record = await finished.get()
+        async with slots:
+            record = await run_trial(spec, unused)
         assert record.reward == 1.0, record.error
+
+    await asyncio.gather(*map(one, range(n_trials)))
 
 
 async def measure(root: Path, n_trials: int, isolation: Isolation) -> list[dict[str, float]]:

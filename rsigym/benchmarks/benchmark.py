@@ -38,9 +38,7 @@ class Benchmark:
         """The split's Harbor task folders, kept below the cache `folder`."""
         count = self.n_development if split == "development" else self.n_official
         generated = self.generate(split, self.seed, count)
-        return materialise(
-            generated, f"{self.name.lower()}-{split}", self.agent_timeout_s, folder
-        )
+        return materialise(generated, f"{self.name.lower()}-{split}", self.agent_timeout_s, folder)
 
 
 _BENCHMARKS: Final = {

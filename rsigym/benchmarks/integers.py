@@ -13,19 +13,24 @@ from typing import Final
 from rsigym.benchmarks.integer_sentences import SENTENCES, Split
 from rsigym.benchmarks.tasks import Task
 
-__all__ = ["OPERATIONS", "Operation", "Problem", "owner", "problems", "tasks"]
+__all__ = ["MAX_PROBLEMS", "OPERATIONS", "Operation", "Problem", "owner", "problems", "tasks"]
 
 type Operands = tuple[int, ...]
 
-_INSTRUCTION = """\
-{question}
+MAX_PROBLEMS: Final = 400
+"""Per split; products have the fewest operands, 42 sets for each split."""
 
+# The question comes last: a small model answers what it read last.
+_INSTRUCTION = """\
 Answer with the number only, in answer.txt.
+
+{question}
 """
 
 # The last number decides, so "12*7 = 84" and "It is 84." are right, and "84.5" is not. Thousands
 # may be grouped, and a minus after a digit subtracts.
 _TEST = r"""#!/bin/sh
+export LC_ALL=C
 answer=$(tail -c 4096 /app/answer.txt 2>/dev/null |
     sed -e 's/\([0-9]\),\([0-9][0-9][0-9]\)/\1\2/g' -e 's/\([0-9]\) *-/\1 - /g' |
     grep -aoE -e '-?[0-9]+(\.[0-9]+)?' | tail -n 1 | sed 's/\.0*$//')
@@ -72,18 +77,23 @@ def tasks(split: Split, seed: int, count: int) -> list[Task]:
 
 
 def problems(split: Split, seed: int, count: int) -> list[Problem]:
-    """`count` problems with distinct operands, operations in turn.
+    """`count` problems, operations in turn; no two with the same operation and operands.
 
     Equal arguments give equal problems, and a longer list begins with the shorter one.
+
+    Raises:
+        ValueError: `count` is above `MAX_PROBLEMS`.
     """
+    if count > MAX_PROBLEMS:
+        raise ValueError(f"Integers has at most {MAX_PROBLEMS} problems a split, not {count}")
     rng = random.Random(f"integers {split} {seed}")
     names = list(OPERATIONS)
-    found: dict[Operands, Problem] = {}
+    found: dict[tuple[str, Operands], Problem] = {}
     while len(found) < count:
         name = names[len(found) % len(names)]
         operands = OPERATIONS[name].draw(rng)
-        if owner(operands) == split and operands not in found:
-            found[operands] = _pose(split, name, operands, rng)
+        if owner(operands) == split and (name, operands) not in found:
+            found[name, operands] = _pose(split, name, operands, rng)
     return list(found.values())
 
 
@@ -122,8 +132,13 @@ def _whole_quotient(rng: random.Random) -> Operands:
     return divisor * rng.randint(2, 12), divisor
 
 
-def _factors_and_one(rng: random.Random) -> Operands:
+def _factors_and_more(rng: random.Random) -> Operands:
     return rng.randint(2, 9), rng.randint(2, 9), rng.randint(1, 9)
+
+
+def _factors_and_fewer(rng: random.Random) -> Operands:
+    groups, size = rng.randint(2, 9), rng.randint(2, 9)
+    return groups, size, rng.randint(1, min(9, groups * size - 1))
 
 
 def _three(rng: random.Random) -> Operands:
@@ -138,8 +153,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "loss": Operation("{a}-{b}", _larger_first, lambda a, b: a - b),
     "groups": Operation("{a}*{b}", _factors, lambda a, b: a * b),
     "sharing": Operation("{a}/{b}", _whole_quotient, lambda a, b: a // b),
-    "groups and more": Operation("{a}*{b}+{c}", _factors_and_one, lambda a, b, c: a * b + c),
-    "groups and fewer": Operation("{a}*{b}-{c}", _factors_and_one, lambda a, b, c: a * b - c),
+    "groups and more": Operation("{a}*{b}+{c}", _factors_and_more, lambda a, b, c: a * b + c),
+    "groups and fewer": Operation("{a}*{b}-{c}", _factors_and_fewer, lambda a, b, c: a * b - c),
     "gain and loss": Operation("{a}+{b}-{c}", _three, lambda a, b, c: a + b - c),
     "three parts": Operation("{a}+{b}+{c}", _three, lambda a, b, c: a + b + c),
 }

@@ -64,11 +64,15 @@ class Score:
         return self.missing == 0
 
     def to_json(self) -> dict[str, Json]:
-        fields = asdict(self) | {
-            "interval": [*self.interval],
+        """The fields and `complete`, with JSON's own types."""
+        fields: dict[str, Json] = asdict(self)
+        low, high = self.interval
+        return {
+            **fields,
+            "interval": [low, high],
             "pass_at": {str(k): rate for k, rate in self.pass_at.items()},
+            "complete": self.complete,
         }
-        return {**fields, "complete": self.complete}
 
 
 def score(trials: Iterable[Trial], n_tasks: int, n_attempts: int, *, seed: int = 0) -> Score:
@@ -141,8 +145,9 @@ def _table(trials: list[Trial], n_tasks: int, n_attempts: int) -> npt.NDArray[np
 
 
 def _reward(reward: object) -> float:
-    is_number = isinstance(reward, int | float) and not isinstance(reward, bool)
-    return float(reward) if is_number and math.isfinite(reward) else math.nan
+    if isinstance(reward, bool) or not isinstance(reward, int | float):
+        return math.nan
+    return float(reward) if math.isfinite(reward) else math.nan
 
 
 def _interval(means: npt.NDArray[np.float64], seed: int) -> tuple[float, float]:

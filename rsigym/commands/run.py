@@ -1,7 +1,6 @@
 """`rsigym run`: a research agent in an environment, from the first call to the result."""
 
 import argparse
-import importlib
 import json
 import os
 import sys
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rsigym.commands.agents import Research, load_agent
 from rsigym.commands.declare import Subparsers, declare
+from rsigym.commands.environment import make_env
 from rsigym.commands.signals import end_as_interrupt
 from rsigym.platform.errors import OperatorError
 
@@ -53,24 +53,12 @@ def add_to(commands: Subparsers) -> None:
     add("--quiet", action="store_true", help="show no progress, only the summary")
 
 
-_SETTINGS = (
-    "backend",
-    "budget_usd",
-    "run_dir",
-    "sandbox",
-    "n_official_tasks",
-    "n_attempts",
-    "step_limit",
-    "time_limit_s",
-)
-
-
 def _work(arguments: argparse.Namespace) -> int:
     with _outputs(arguments.json) as (answer, screen), end_as_interrupt():
         research = _agent(arguments.agent)
         if research is None:
             return 1
-        env = _make(arguments)
+        env = make_env(arguments)
         from rsigym.commands.display import open_display
 
         display = open_display(screen, quiet=arguments.quiet)
@@ -87,47 +75,6 @@ def _agent(named: str) -> Research | None:
     except Exception:  # noqa: BLE001 -- whatever the agent's own code raised
         traceback.print_exc()
         return None
-
-
-def _make(arguments: argparse.Namespace) -> "Watched":
-    import gymnasium as gym
-
-    from rsigym.commands.watch import Watched
-    from rsigym.envs.env import RSIGymEnv
-
-    given = {name: getattr(arguments, name) for name in _SETTINGS}
-    kwargs: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if arguments.model is not None:
-        kwargs["initial_system"] = {"model": arguments.model}
-    _require_ours(arguments.env_id)
-    env = gym.make(arguments.env_id, disable_env_checker=True, **kwargs)
-    assert isinstance(env.unwrapped, RSIGymEnv)
-    return Watched(env, env.unwrapped)
-
-
-def _require_ours(env_id: str) -> None:
-    """
-    Raises:
-        OperatorError: There is no such environment, or it is another package's.
-    """
-    import gymnasium as gym
-    from gymnasium.envs.registration import load_env_creator
-
-    from rsigym.envs.env import RSIGymEnv
-
-    try:
-        # `module:id` imports the module, which registers the id.
-        module, _, name = env_id.rpartition(":")
-        if module:
-            importlib.import_module(module)
-        entry_point = gym.spec(name).entry_point
-    except (gym.error.Error, ImportError) as error:
-        raise OperatorError(
-            f"there is no environment {env_id!r} ({error}); `rsigym envs` lists them"
-        ) from None
-    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
-    if not (isinstance(creator, type) and issubclass(creator, RSIGymEnv)):
-        raise OperatorError(f"{env_id} is not an environment of rsigym")
 
 
 def _conduct(env: "Watched", research: Research, seed: int, display: "Display") -> int | None:

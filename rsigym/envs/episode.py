@@ -12,6 +12,7 @@ from rsigym.benchmarks import rsi_index
 from rsigym.envs.experiment import Experiment, versions
 from rsigym.envs.official import Official
 from rsigym.envs.scoreboard import Scoreboard
+from rsigym.envs.trajectory import write_trajectory
 from rsigym.operations import OPERATIONS
 from rsigym.operations.json_value import Json
 from rsigym.platform.budget import spending
@@ -76,11 +77,15 @@ class Episode:
         )
 
     def end(self, ending: Ending) -> dict[str, Json]:
-        """Stop everything, and write `result.json`; the first ending stands."""
+        """Stop everything, and write the result and the trajectory; the first ending stands."""
         if self.result is None:
             self.jobs.close()
             self.result = self._result(ending)
             write_json(self.run.folder / "result.json", self.result)
+            spent = to_usd(self.run.ledger.balance(self.run.id).spent)
+            write_trajectory(
+                self.run.folder, run_id=self.run.id, agent="researcher", cost_usd=spent
+            )
         return self.result
 
     def close(self) -> None:

@@ -32,7 +32,8 @@ def write_trajectory(
     """Write `trajectory.json` into a run folder, and answer its path.
 
     Every call is a step of the agent: a tool call named by its operation, and its evidence as the
-    observation. What a step cost is what was settled by the time of its answer.
+    observation. What a step cost is what was settled by the time of its answer. `harbor view
+    --jobs` on the folder above shows the run as a job with one trial, `researcher`.
 
     Args:
         agent: The name of the research agent.
@@ -59,6 +60,7 @@ def write_trajectory(
     }
     path = folder / "trajectory.json"
     write_json(path, document)
+    _show_in_viewer(path, run_id, agent)
     return path
 
 
@@ -74,6 +76,21 @@ def read_calls(folder: Path) -> dict[str, dict[str, Any]]:
         except ValueError:
             continue
     return calls
+
+
+def _show_in_viewer(path: Path, run_id: str, agent: str) -> None:
+    """Harbor's viewer finds trajectories in trials only, so the run gets the shape of a trial."""
+    trial = path.parent / "researcher"
+    link = trial / "agent" / path.name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not link.is_symlink():
+        link.symlink_to(Path("..", "..", path.name))
+    config: dict[str, Json] = {
+        "trial_name": trial.name,
+        "task": {"path": run_id},
+        "agent": {"name": agent},
+    }
+    write_json(trial / "config.json", config)
 
 
 def _step(number: int, name: str, record: Mapping[str, Any]) -> dict[str, Any]:

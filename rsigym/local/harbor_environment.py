@@ -3,16 +3,15 @@
 There is no image: the machine's own programs stand in for what a task's Dockerfile starts FROM.
 WORKDIR, ENV and COPY are done; a line that only a build could do is refused by name, so that no
 task runs in an environment it did not ask for. There is no internet either: inside, one port of
-the loopback answers, and what answers there is served from outside through `on_endpoint`.
+the loopback answers, and what answers there is served from outside through `on_endpoint`. Plain
+processes keep none of this: they are for harnesses and tasks that are trusted.
 """
 
 import asyncio
-import posixpath
 import shlex
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePosixPath
 from typing import Any, override
 from uuid import uuid4
@@ -24,11 +23,12 @@ from harbor.environments.capabilities import (
 )
 from harbor.models.task.config import NetworkMode, NetworkPolicy
 
+from rsigym.local.dockerfile import TaskImage, read_dockerfile
 from rsigym.local.sandbox import Isolation, Limits, Sandbox
 from rsigym.local.sandbox.layout import FOLDERS, WORKDIR
 from rsigym.platform.errors import ServiceFailure
 
-__all__ = ["ENDPOINT_PORT", "OnEndpoint", "SandboxEnvironment", "TaskImage", "read_dockerfile"]
+__all__ = ["ENDPOINT_PORT", "OnEndpoint", "SandboxEnvironment"]
 
 ENDPOINT_PORT = 8080
 """The port inside a sandbox behind which the inference endpoint answers."""
@@ -82,24 +82,28 @@ class SandboxEnvironment(BaseEnvironment):
     @override
     def _validate_definition(self) -> None:
         if (self.environment_dir / "docker-compose.yaml").exists():
-            raise _task_failure("docker-compose.yaml needs Docker: run this task in the cloud")
+            raise ServiceFailure(
+                "docker-compose.yaml needs Docker: run this task in the cloud", side="task"
+            )
         dockerfile = self.environment_dir / "Dockerfile"
         if dockerfile.exists():
             self._image = read_dockerfile(dockerfile)
         for path in (self._workdir, *(target for _, target in self._image.copies)):
             if not any(PurePosixPath(path).is_relative_to(f"/{name}") for name in FOLDERS):
-                raise _task_failure(
+                raise ServiceFailure(
                     f"the task uses {path}, and of a local sandbox only "
-                    f"{', '.join(f'/{name}' for name in FOLDERS)} can be written: use /app"
+                    f"{', '.join(f'/{name}' for name in FOLDERS)} can be written: use /app",
+                    side="task",
                 )
 
     @override
     def validate_network_policy_support(self, network_policy: NetworkPolicy | None = None) -> None:
         mode = (network_policy or self.network_policy).network_mode
         if mode != NetworkMode.NO_NETWORK:
-            raise _task_failure(
+            raise ServiceFailure(
                 f"the task asks for network_mode {mode.value!r} and local sandboxes have no "
-                'internet: set network_mode = "no-network" in its task.toml'
+                'internet: set network_mode = "no-network" in its task.toml',
+                side="task",
             )
 
     @override
@@ -180,109 +184,3 @@ class SandboxEnvironment(BaseEnvironment):
     @property
     def _workdir(self) -> str:
         return self.task_env_config.workdir or self._image.workdir
-
-
-@dataclass(frozen=True)
-class TaskImage:
-    """What a Dockerfile asks for and a sandbox can give.
-
-    Attributes:
-        workdir: Where commands run.
-        env: Their environment variables.
-        copies: Host file or folder, and the path inside that it becomes, in order.
-    """
-
-    workdir: str = WORKDIR
-    env: dict[str, str] = field(default_factory=dict)
-    copies: tuple[tuple[Path, str], ...] = ()
-
-
-_WITHOUT_EFFECT = {"CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "MAINTAINER", "STOPSIGNAL"}
-"""Harbor replaces the main process, and nobody looks from outside at the rest."""
-
-
-def read_dockerfile(path: Path) -> TaskImage:
-    """Reads what a sandbox can give; COPY is relative to the Dockerfile's folder.
-
-    Raises:
-        ServiceFailure: On the first line that needs a build, with `file` and `line`.
-    """
-    workdir, env, copies = WORKDIR, dict[str, str](), list[tuple[Path, str]]()
-    stages = 0
-    for number, line in _logical_lines(path.read_text()):
-        instruction, _, value = line.partition(" ")
-        value = value.strip()
-        try:
-            match instruction.upper():
-                case "FROM" if stages == 0:
-                    stages += 1
-                case "WORKDIR":
-                    workdir = posixpath.normpath(posixpath.join(workdir, _literal(value)))
-                case "ENV":
-                    env |= _variables(_literal(value))
-                case "COPY":
-                    copies += _copies(path.parent, workdir, _literal(value))
-                case name if name in _WITHOUT_EFFECT:
-                    pass
-                case name:
-                    raise ValueError(f"local sandboxes build no images and cannot do {name}")
-        except ValueError as error:
-            raise _task_failure(
-                f"environment/{path.name} line {number} ({line[:200]!r}): {error}; "
-                "use FROM, WORKDIR, ENV and COPY of files only, or run this task in the cloud",
-                file=f"environment/{path.name}",
-                line=number,
-            ) from error
-    return TaskImage(workdir, env, tuple(copies))
-
-
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Instructions with the number of their first line; continuations joined, comments gone."""
-    start, parts = 0, list[str]()
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.strip()
-        if not line or line.startswith("#"):
-            continue
-        start = start if parts else number
-        parts.append(line.removesuffix("\\").strip())
-        if not line.endswith("\\"):
-            yield start, " ".join(parts)
-            parts = []
-    if parts:
-        yield start, " ".join(parts)
-
-
-def _literal(value: str) -> str:
-    if "$" in value or "<<" in value:
-        raise ValueError("variables and here-documents are not supported")
-    return value
-
-
-def _variables(value: str) -> dict[str, str]:
-    name, _, rest = value.partition(" ")
-    # Without an equals sign it is the old form, of one variable: ENV NAME the whole rest.
-    words = shlex.split(value) if "=" in name else [f"{name}={rest}" if rest else name]
-    if not all("=" in word for word in words):
-        raise ValueError("ENV needs NAME=value")
-    return dict(word.split("=", 1) for word in words)
-
-
-def _copies(context: Path, workdir: str, value: str) -> Iterator[tuple[Path, str]]:
-    words = shlex.split(value)
-    if len(words) < 2 or words[0].startswith(("--", "[")):
-        raise ValueError("COPY takes sources and a target here, without options")
-    *sources, target = words
-    inside = posixpath.normpath(posixpath.join(workdir, target))
-    is_folder = target.endswith("/") or inside == workdir or len(sources) > 1
-    for name in sources:
-        source = (context / name.lstrip("/")).resolve()
-        if not source.is_relative_to(context.resolve()) or not source.exists():
-            raise ValueError(f"{name!r} is not in the environment folder")
-        yield (
-            source,
-            posixpath.join(inside, source.name) if is_folder and source.is_file() else inside,
-        )
-
-
-def _task_failure(message: str, **details: str | int) -> ServiceFailure:
-    return ServiceFailure(message, side="task", **details)

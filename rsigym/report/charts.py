@@ -56,10 +56,12 @@ class _Scale:
 def line_chart(
     series: Sequence[Series], *, x: str, y: str, y_range: tuple[float, float] | None = None
 ) -> Html:
-    """A chart of finite points, at least one of them; `x` and `y` name the axes."""
+    """A chart of finite points, at least one of them; `x`, which starts at 0, and `y` name the
+    axes."""
     points = [point for each in series for point in each.points]
     low, high = y_range or _padded([point.y for point in points])
-    across = _Scale(*_padded([0.0, *(point.x for point in points)], 0), LEFT, WIDTH - RIGHT)
+    furthest = max(point.x for point in points)
+    across = _Scale(0.0, furthest if furthest > 0 else 1.0, LEFT, WIDTH - RIGHT)
     up = _Scale(low, high, HEIGHT - BOTTOM, TOP)
     return element(
         "figure",
@@ -144,10 +146,10 @@ def _text(x: float, y: float, content: str, anchor: str) -> Html:
     return element("text", content, x=x, y=y, text_anchor=anchor)
 
 
-def _padded(values: Sequence[float], share: float = 0.08) -> tuple[float, float]:
+def _padded(values: Sequence[float]) -> tuple[float, float]:
     """The range of values, with some room; never empty."""
     low, high = min(values), max(values)
-    room = (high - low) * share
+    room = (high - low) * 0.08
     return (low - room, high + room) if high > low else (low - 0.5, high + 0.5)
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from rsigym.report.charts import Point, Series, line_chart
-from rsigym.report.markup import Html, element
+from rsigym.report.markup import Html, Node, element, table
 from rsigym.report.run_folder import Evaluation, RunFolder, Training
 from rsigym.report.wording import dollars, score, short_harness, short_model
 
@@ -39,7 +39,13 @@ def loss_curves(run: RunFolder) -> Html | None:
     if not drawn:
         return None
     chart = line_chart(drawn, x="step", y="negative log-likelihood per trained token")
-    return element("section", element("h2", "Training"), element("div", chart, class_="charts"))
+    head = ["", "base model", "rank", "learning rate", "batch", "steps", "last nll", "cost"]
+    return element(
+        "section",
+        element("h2", "Training"),
+        element("div", chart, class_="charts"),
+        table(head, [_training(each) for each in run.trainings]),
+    )
 
 
 def _has_score(evaluation: Evaluation) -> bool:
@@ -74,6 +80,21 @@ def _point(evaluation: Evaluation, across: Callable[[float], float]) -> Point:
         f"harness {short_harness(summary['harness'])}"
     )
     return Point(x, summary["score"], title if cost is None else f"{title}, {dollars(cost)}")
+
+
+def _training(training: Training) -> list[Node]:
+    config = training.config.get("config", {})
+    metrics = training.metrics
+    return [
+        training.handle,
+        short_model(training.config.get("base_model", "")),
+        config.get("lora_config", {}).get("rank"),
+        config.get("adam_params", {}).get("learning_rate"),
+        config.get("batch_size"),
+        len(metrics),
+        f"{metrics[-1]['nll']:.4f}" if metrics else "–",
+        dollars(sum(step["cost_usd"] for step in metrics)),
+    ]
 
 
 def _losses(training: Training) -> Series:

@@ -3,11 +3,11 @@
 from importlib import resources
 
 from rsigym.report.curves import development_curves, loss_curves
+from rsigym.report.evaluations import evaluations
 from rsigym.report.markup import Html, element, join
 from rsigym.report.run_folder import RunFolder
 from rsigym.report.sections import (
     calls,
-    evaluations,
     headline,
     settings,
     spending,

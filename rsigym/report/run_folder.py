@@ -11,7 +11,7 @@ from rsigym.platform.errors import OperatorError
 from rsigym.platform.ledger import Entry
 from rsigym.platform.money import to_usd
 from rsigym.platform.sqlite_ledger import SQLiteLedger
-from rsigym.services.trials import TrialRecord, load_record
+from rsigym.services.trial_records import TrialRecord, load_record
 
 __all__ = ["Evaluation", "RunFolder", "Training", "read_run"]
 

@@ -7,19 +7,16 @@ from typing import Any
 
 from rsigym.report.charts import bars
 from rsigym.report.markup import Html, Node, element, table
-from rsigym.report.run_folder import Evaluation, RunFolder
+from rsigym.report.run_folder import RunFolder
 from rsigym.report.wording import (
     clock,
     dollars,
     duration,
     score,
     score_with_interval,
-    short_harness,
-    short_model,
 )
-from rsigym.services.trials import TrialRecord
 
-__all__ = ["calls", "evaluations", "headline", "settings", "spending", "warnings"]
+__all__ = ["calls", "headline", "settings", "spending", "warnings"]
 
 _MAX_CALLS = 1000
 _MAX_ARGUMENTS = 160
@@ -77,18 +74,6 @@ def spending(run: RunFolder) -> Html | None:
     )
 
 
-def evaluations(run: RunFolder) -> Html | None:
-    """Every evaluation with the rewards of its tasks."""
-    if not run.development and not run.official:
-        return None
-    return element(
-        "section",
-        element("h2", "Evaluations"),
-        [_evaluation(each, each.handle) for each in run.development],
-        [_evaluation(each, f"official {each.handle}") for each in run.official],
-    )
-
-
 def calls(run: RunFolder) -> Html | None:
     """What the agent asked, in order, and what came of it."""
     if not run.calls:
@@ -122,43 +107,15 @@ def settings(run: RunFolder) -> Html | None:
 
 
 def _outcome(name: str, outcome: Mapping[str, Any]) -> Html:
-    initial, submitted = (score_with_interval(outcome[each]) for each in ("initial", "submitted"))
-    return element("div", element("b", f"{initial} → {submitted}"), name, class_="figure")
-
-
-def _evaluation(evaluation: Evaluation, name: str) -> Html:
-    summary = evaluation.summary
-    cost = summary.get("cost_usd")
-    facts = (
-        f"score {score(summary.get('score'))}",
-        summary.get("model") and short_model(summary["model"]),
-        summary.get("harness") and f"harness {short_harness(summary['harness'])}",
-        f"{len(evaluation.trials)} trials",
-        None if cost is None else dollars(cost),
-        summary.get("state"),
-        summary.get("error"),
-    )
-    tasks: dict[str, list[TrialRecord]] = {}
-    for trial in evaluation.trials:
-        tasks.setdefault(trial.task, []).append(trial)
+    initial, submitted = outcome["initial"], outcome["submitted"]
     return element(
-        "details",
-        element("summary", element("b", name), " · ", " · ".join(filter(None, facts))),
-        table(["task", "rewards"], [[task, _rewards(each)] for task, each in tasks.items()]),
+        "div",
+        element("b", f"{score(initial['score'])} → {score(submitted['score'])}"),
+        f"{name}, official score",
+        element("br"),
+        f"{score_with_interval(initial)} → {score_with_interval(submitted)}",
+        class_="figure",
     )
-
-
-def _rewards(trials: list[TrialRecord]) -> list[Node]:
-    """One mark for each attempt, coloured by its reward; what went wrong is said on pointing."""
-    marks: list[Node] = []
-    for trial in sorted(trials, key=lambda each: each.attempt):
-        error = trial.error
-        reward = "none" if trial.reward is None else f"{trial.reward:.3g}"
-        kind = "bad" if trial.reward is None else "good" if trial.reward >= 1 else "plain"
-        wrong = error and f"{error.side}: {error.type}: {error.message}"
-        shown = f"{reward}!" if error else reward
-        marks.append(element("span", shown, title=wrong, class_=f"mark {kind}"))
-    return marks
 
 
 def _call(name: str, record: Mapping[str, Any], started: float) -> list[Node]:

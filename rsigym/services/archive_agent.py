@@ -82,7 +82,7 @@ class ArchiveAgent(BaseAgent):
         if self.api_base is None or self.model_name is None:
             raise ValueError("an archive agent needs a model and the base URL that serves it")
         written = self.logs_dir / "instruction.md"
-        written.write_text(instruction)
+        written.write_text(instruction, encoding="utf-8")
         await environment.upload_file(written, _INSTRUCTION)
         await self._run_logged(
             environment,

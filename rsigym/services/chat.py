@@ -13,9 +13,9 @@ from rsigym.platform.errors import BadCall
 from rsigym.platform.ledger import Item, total
 from rsigym.platform.meter import Meter
 from rsigym.platform.prices import TokenPrice
+from rsigym.services.chat_messages import ChatMessage
 from rsigym.services.renderer import Renderer
-from rsigym.services.tinker_client import Sampler
-from rsigym.services.training_data import ChatMessage
+from rsigym.services.tinker_sampler import Sampler
 
 if TYPE_CHECKING:
     from tinker.types import SampledSequence

@@ -21,7 +21,8 @@ from rsigym.platform.service import Evidence, Prepared, Quote
 from rsigym.services.evaluation_job import EvaluationJob, EvaluationPlan, Trials
 from rsigym.services.harness import pack
 from rsigym.services.jobs import Jobs
-from rsigym.services.trials import TrialRecord, list_trial_files, read_trial_file
+from rsigym.services.trial_files import list_trial_files, read_trial_file
+from rsigym.services.trial_records import TrialRecord
 from rsigym.services.workspace_files import Workspace
 
 __all__ = ["EvaluationService", "Models"]

@@ -18,7 +18,8 @@ from rsigym.platform.money import to_usd
 from rsigym.services.harness import Harness
 from rsigym.services.jobs import JobState
 from rsigym.services.loop import BackgroundLoop
-from rsigym.services.trials import Serve, TrialRecord, TrialSpec, run_trial
+from rsigym.services.trial_records import TrialRecord
+from rsigym.services.trials import Serve, TrialSpec, run_trial
 
 __all__ = ["EvaluationJob", "EvaluationPlan", "OpenEndpoint", "Score", "Trials"]
 

@@ -54,6 +54,14 @@ class InferenceService:
     def close(self) -> None:
         """Nothing goes on after its answer."""
 
+    def require(self, model: str) -> None:
+        """Check that a model can be asked.
+
+        Raises:
+            BadCall: It cannot; the message names those that can.
+        """
+        self._sampler(model)
+
     def ask(self, request: InferenceChat) -> Ask:
         """Check and price a request. Blocks: the first for a model loads its tokenizer.
 
@@ -70,9 +78,10 @@ class InferenceService:
             self._client.models()[base].context,
         )
 
-    def require(self, model: str) -> None:
-        """Raise `BadCall`, naming what there is, unless the model can be asked."""
-        self._sampler(model)
+    async def complete(self, request: InferenceChat, meter: Meter) -> dict[str, Json]:
+        """Answer OpenAI's chat completion and charge `meter` what was used."""
+        ask = await asyncio.to_thread(self.ask, request)
+        return await ask.answer(meter)
 
     def _sampler(self, model: str) -> Sampler:
         if not model.startswith("tinker://") and model not in self._models:
@@ -85,11 +94,6 @@ class InferenceService:
             return self._client.sampler(model)
         except BadCall as error:
             raise BadCall(error.message, code="model_not_found") from error
-
-    async def complete(self, request: InferenceChat, meter: Meter) -> dict[str, Json]:
-        """Answer OpenAI's chat completion and charge `meter` what was used."""
-        ask = await asyncio.to_thread(self.ask, request)
-        return await ask.answer(meter)
 
     def _list(self) -> Evidence:
         served = self._client.models()

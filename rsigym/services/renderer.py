@@ -15,7 +15,7 @@ import numpy as np
 
 from rsigym.operations.training import TrainOn
 from rsigym.platform.errors import BadCall, ServiceFailure
-from rsigym.services.training_data import ChatMessage
+from rsigym.services.chat_messages import ChatMessage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

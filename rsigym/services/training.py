@@ -13,7 +13,8 @@ from rsigym.platform.money import to_usd
 from rsigym.platform.prices import PriceBook
 from rsigym.platform.service import Evidence, Prepared, Quote
 from rsigym.services.jobs import Jobs
-from rsigym.services.tinker_client import ServedModel, TinkerClient
+from rsigym.services.tinker_client import TinkerClient
+from rsigym.services.tinker_connection import ServedModel
 from rsigym.services.training_data import TrainingData, open_data
 from rsigym.services.training_job import Origin, TrainingJob
 from rsigym.services.training_plan import Plan, make_plan

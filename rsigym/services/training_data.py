@@ -1,8 +1,7 @@
-"""Training records: messages JSONL, or records given inline, checked line by line.
+"""Training data: messages JSONL, or records given inline, checked one by one.
 
-A record is `{"messages": [{"role", "content"}, …]}`; other fields of a record are notes and are
-not used. Lines end with LF or CRLF; a line separator inside a string, such as U+2028, is text.
-Whatever the bytes are, reading them gives records or one `BadCall` that names the first bad line.
+Lines end with LF or CRLF; a line separator inside a string, such as U+2028, is text. Whatever
+the bytes are, reading them gives records or one `BadCall` that names the first bad line.
 """
 
 import hashlib
@@ -11,28 +10,19 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypedDict, cast, get_args
+from typing import Protocol
 
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import BadCall
+from rsigym.services.chat_messages import ChatMessage, check_record
 from rsigym.services.workspace_files import Workspace
 
-__all__ = ["ChatMessage", "Record", "Role", "TrainingData", "open_data"]
-
-type Role = Literal["system", "user", "assistant"]
-_ROLES = get_args(Role.__value__)
+__all__ = ["Record", "TrainingData", "open_data"]
 
 _MAX_LINE = 4 * 2**20
 """Bytes of one line: more is a file without line breaks, which would be read into memory whole."""
 
 _BOM = b"\xef\xbb\xbf"
-
-
-class ChatMessage(TypedDict):
-    """One message of a conversation."""
-
-    role: Role
-    content: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +122,7 @@ def _checked(
         seen += 1
         try:
             value = _parse(item) if isinstance(item, bytes) else item
-            record = Record(where, number, _messages(value))
+            record = Record(where, number, check_record(value))
         except BadCall as error:
             bad += 1
             first = first or BadCall(
@@ -173,67 +163,3 @@ def _parse(line: bytes) -> object:
         raise BadCall(f"not JSON: {error.msg} at column {error.colno}") from None
     except (ValueError, RecursionError) as error:
         raise BadCall(f"not usable JSON: {error}") from None
-
-
-def _messages(record: object) -> list[ChatMessage]:
-    if not isinstance(record, dict):
-        raise BadCall('a record is an object, {"messages": […]}, not ' + _kind(record))
-    if "messages" not in record:
-        raise BadCall('the record has no "messages"')
-    if "tools" in record:
-        raise BadCall('"tools" are not supported: leave them out')
-    messages = cast(object, record["messages"])
-    if not isinstance(messages, list) or not messages:
-        raise BadCall('"messages" must be a list of at least one message')
-    checked = [_message(index, message) for index, message in enumerate(messages)]
-    if not any(message["role"] == "assistant" for message in checked):
-        raise BadCall("no message is the assistant's, so there is nothing to train on")
-    return checked
-
-
-def _message(index: int, message: object) -> ChatMessage:
-    what = f"messages[{index}]"
-    if not isinstance(message, dict):
-        raise BadCall(f'{what} must be an object, {{"role", "content"}}, not {_kind(message)}')
-    if message.get("role") not in _ROLES:
-        raise BadCall(f"{what}: role must be {', '.join(_ROLES)}, not {_shown(message, 'role')}")
-    if not isinstance(message.get("content"), str):
-        raise BadCall(f"{what}: content must be a string, not {_shown(message, 'content')}")
-    unknown = [key for key in message if key not in {"role", "content"}]
-    if unknown:
-        raise BadCall(f"{what}: field {_safe(unknown[0])!r} is not supported: leave it out")
-    try:
-        message["content"].encode()
-    except UnicodeEncodeError as error:
-        raise BadCall(
-            f"{what}: content has a lone surrogate at character {error.start}, which is no text"
-        ) from None
-    return {"role": message["role"], "content": message["content"]}
-
-
-def _shown(message: dict[object, object], field: str) -> str:
-    if field not in message:
-        return "missing"
-    value = message[field]
-    return repr(_safe(value)) if isinstance(value, str) else _kind(value)
-
-
-def _safe(value: object) -> str:
-    """A short form that can be shown and stored whatever it holds."""
-    return str(value)[:50].encode(errors="replace").decode()
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "a list"
-        case _:
-            return "an object"

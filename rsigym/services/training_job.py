@@ -15,7 +15,8 @@ from rsigym.platform.meter import Meter
 from rsigym.platform.money import to_usd
 from rsigym.services.jobs import Jobs, JobState
 from rsigym.services.renderer import Rendered
-from rsigym.services.tinker_client import TinkerClient, Trainer
+from rsigym.services.tinker_client import TinkerClient
+from rsigym.services.tinker_trainer import Trainer
 from rsigym.services.training_plan import Plan
 
 __all__ = ["Checkpoint", "Origin", "TrainingJob"]

@@ -1,62 +1,35 @@
 """Trials: one attempt at one task by one harness with one model, in one sandbox.
 
 `run_trial` runs one through Harbor and always answers a record, whatever the task, the harness or
-the sandbox did. `TrialQueue` runs many under one limit; each record is on disk when its trial
-ends. `list_trial_files` and `read_trial_file` show what a trial left, without following a link
-that a harness may have planted.
+the sandbox did. How Harbor is told to do so is fixed here.
 """
 
 import asyncio
-import json
+import logging
 import os
 import shutil
 import socket
-import stat
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from pydantic import TypeAdapter
-
-from rsigym.platform.errors import BadCall, Failure, Side
+from rsigym.platform.errors import Side
+from rsigym.services.trial_records import RECORD, TrialRecord, store_record
 
 if TYPE_CHECKING:
     from harbor.models.trial.config import TrialConfig
-    from harbor.models.trial.result import ExceptionInfo, TimingInfo, TrialResult
+    from harbor.models.trial.result import TrialResult
     from harbor.trial.trial import Trial
 
     from rsigym.services.archive_agent import ArchiveAgent
 
-__all__ = [
-    "Serve",
-    "TrialError",
-    "TrialFile",
-    "TrialQueue",
-    "TrialRecord",
-    "TrialSpec",
-    "TrialText",
-    "list_trial_files",
-    "load_record",
-    "read_trial_file",
-    "run_trial",
-]
+__all__ = ["Serve", "TrialSpec", "run_trial"]
 
 type Serve = Callable[[socket.socket], AbstractAsyncContextManager[None]]
 """Serves the trial's inference endpoint on a listening socket, which it takes over, for as long as
 the context lasts."""
-
-RECORD = "record.json"
-
-_READABLE = ("agent", "verifier", "artifacts")
-"""What a trial's folder holds for the research agent; the rest names paths of this machine."""
-
-_MAX_FILES = 1000
-_MAX_MESSAGE = 2000
 
 
 @dataclass(frozen=True)
@@ -90,72 +63,27 @@ class TrialSpec:
         return self.trials_dir / self.name
 
 
-@dataclass(frozen=True)
-class TrialError:
-    """Why a trial did not run to its end.
-
-    Attributes:
-        side: Who has to do something about it.
-        type: The name of the exception.
-        message: What it said.
-    """
-
-    side: Side
-    type: str
-    message: str
-
-
-@dataclass(frozen=True)
-class TrialRecord:
-    """How a trial ended.
-
-    Attributes:
-        name, task, attempt: As in its spec; `task` is the name of the task's folder.
-        reward: What the verifier wrote, also for a harness that failed; None if it wrote nothing.
-        rewards: Every number that the verifier wrote, by name.
-        error: What went wrong, also beside a reward.
-        started, finished: UTC, ISO 8601.
-        seconds: Spent by phase, of `environment`, `setup`, `agent` and `verifier`; phases that
-            were not reached are missing.
-        folder: Where the trial left its files.
-    """
-
-    name: str
-    task: str
-    attempt: int
-    reward: float | None
-    rewards: dict[str, float]
-    error: TrialError | None
-    started: str
-    finished: str
-    seconds: dict[str, float]
-    folder: Path
-
-    def to_json(self) -> dict[str, Any]:
-        return TypeAdapter(TrialRecord).dump_python(self, mode="json")
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "TrialRecord":
-        return TypeAdapter(TrialRecord).validate_python(data)
-
-
 async def run_trial(spec: TrialSpec, serve: Serve) -> TrialRecord:
-    """Runs one trial and stores its record. A trial of the same name that did not finish is redone.
+    """Run one trial and store its record. A trial of the same name that did not finish is redone.
+
+    It must run in a thread that lives as long as the sandbox: that ends with the thread that
+    started it.
 
     Raises:
         FileExistsError: A trial of this name has finished.
-        asyncio.CancelledError: It was cancelled; its sandbox is gone and it leaves no record.
+        asyncio.CancelledError: It was cancelled. Its sandbox is gone, and there is no record
+            unless the trial had ended by then.
     """
     if (spec.folder / RECORD).exists():
         raise FileExistsError(f"trial {spec.name} has a record already, in {spec.folder}")
     await asyncio.to_thread(shutil.rmtree, spec.folder, ignore_errors=True)
     record = await _attempt(spec, serve)
-    await asyncio.to_thread(_store, record)
+    await asyncio.to_thread(store_record, record)
     return record
 
 
 async def _attempt(spec: TrialSpec, serve: Serve) -> TrialRecord:
-    started = _now()
+    record = TrialRecord.begun(spec.name, spec.task.name, spec.attempt, spec.folder)
     side: Side = "platform"
     try:
         _quiet_harbor()
@@ -166,24 +94,9 @@ async def _attempt(spec: TrialSpec, serve: Serve) -> TrialRecord:
             trial = await _create(config)
             side = "platform"
             _offer_endpoint(trial, serve, endpoint)
-            return _record(spec, await _run(trial))
+            return record.with_result(await _run(trial))
     except Exception as error:  # noqa: BLE001 -- one bad trial must not end its siblings
-        return TrialRecord(
-            name=spec.name,
-            task=spec.task.name,
-            attempt=spec.attempt,
-            reward=None,
-            rewards={},
-            error=TrialError(
-                error.side if isinstance(error, Failure) else side,
-                type(error).__name__,
-                str(error)[:_MAX_MESSAGE],
-            ),
-            started=started,
-            finished=_now(),
-            seconds={},
-            folder=spec.folder,
-        )
+        return record.with_error(error, side)
 
 
 async def _create(config: "TrialConfig") -> "Trial":
@@ -204,8 +117,6 @@ async def _run(trial: "Trial") -> "TrialResult":
 
 def _quiet_harbor() -> None:
     """No telemetry, and nothing on the user's terminal: a trial has a log file of its own."""
-    import logging
-
     os.environ["HARBOR_TELEMETRY"] = "off"
     logger = logging.getLogger("harbor")
     if logger.propagate:
@@ -257,186 +168,3 @@ def _offer_endpoint(trial: "Trial", serve: Serve, endpoint: AsyncExitStack) -> N
         agent.api_base = f"{address}/v1"
 
     cast(_HostsEndpoint, trial.agent_environment).on_endpoint = on_endpoint
-
-
-def _record(spec: TrialSpec, result: "TrialResult") -> TrialRecord:
-    verified = result.verifier_result and result.verifier_result.rewards
-    rewards = {name: float(value) for name, value in (verified or {}).items()}
-    only = next(iter(rewards.values())) if len(rewards) == 1 else None
-    phases = {
-        "environment": result.environment_setup,
-        "setup": result.agent_setup,
-        "agent": result.agent_execution,
-        "verifier": result.verifier,
-    }
-    return TrialRecord(
-        name=spec.name,
-        task=spec.task.name,
-        attempt=spec.attempt,
-        reward=rewards.get("reward", only),
-        rewards=rewards,
-        error=_error(result),
-        started=_iso(result.started_at),
-        finished=_iso(result.finished_at),
-        seconds={name: _seconds(timing) for name, timing in phases.items() if timing},
-        folder=spec.folder,
-    )
-
-
-_SIDES: dict[str, Side] = {
-    "AgentSetupTimeoutError": "harness",
-    "AgentTimeoutError": "harness",
-    "NonZeroAgentExitCodeError": "harness",
-    "EnvironmentStartTimeoutError": "sandbox",
-    "HealthcheckError": "sandbox",
-}
-
-
-def _error(result: "TrialResult") -> TrialError | None:
-    raised = next(iter(result.recorded_exceptions()), None)
-    if raised is None:
-        return None
-    side = _SIDES.get(raised.exception_type) or _side_by_phase(result, raised)
-    return TrialError(side, raised.exception_type, raised.exception_message[:_MAX_MESSAGE])
-
-
-def _side_by_phase(result: "TrialResult", raised: "ExceptionInfo") -> Side:
-    verifier = result.verifier and result.verifier.started_at
-    if verifier and raised.occurred_at >= verifier:
-        return "verifier"
-    return "sandbox" if result.agent_setup is None else "platform"
-
-
-def _now() -> str:
-    return _iso(datetime.now(UTC))
-
-
-def _iso(moment: datetime | None) -> str:
-    return moment.isoformat(timespec="milliseconds") if moment else ""
-
-
-def _seconds(timing: "TimingInfo") -> float:
-    if timing.started_at is None or timing.finished_at is None:
-        return 0.0
-    return round((timing.finished_at - timing.started_at).total_seconds(), 3)
-
-
-def _store(record: TrialRecord) -> None:
-    """Writes the record so that it is there whole or not at all."""
-    record.folder.mkdir(parents=True, exist_ok=True)
-    written = record.folder / f".{RECORD}"
-    with written.open("w") as file:
-        json.dump(record.to_json(), file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    written.replace(record.folder / RECORD)
-
-
-def load_record(folder: Path) -> TrialRecord | None:
-    """The record of a finished trial; None if the trial did not finish."""
-    path = folder / RECORD
-    if not path.exists():
-        return None
-    return replace(TrialRecord.from_json(json.loads(path.read_text())), folder=folder)
-
-
-class TrialQueue:
-    """Runs trials, of any number of evaluations, under one limit.
-
-    It belongs to the event loop it is used on. That loop must be of a thread that lives as long
-    as its sandboxes: they end with the thread that started them.
-    """
-
-    def __init__(self, limit: int | None = None):
-        """
-        Args:
-            limit: Trials at a time; by default one for each core.
-        """
-        self._slots = asyncio.Semaphore(limit or os.cpu_count() or 1)
-        self._groups: dict[str, set[asyncio.Task[None]]] = defaultdict(set)
-
-    def submit(
-        self,
-        spec: TrialSpec,
-        serve: Serve,
-        on_done: Callable[[TrialRecord], None],
-        *,
-        group: str = "",
-    ) -> None:
-        """Queues a trial; `on_done` gets its record, which is on disk by then.
-
-        A cancelled trial is not reported.
-        """
-        task = asyncio.create_task(self._run(spec, serve, on_done), name=f"trial {spec.name}")
-        self._groups[group].add(task)
-        task.add_done_callback(self._groups[group].discard)
-
-    async def cancel(self, group: str) -> None:
-        """Cancels what is queued or running of a group; answers once its sandboxes are gone."""
-        await _cancel(self._groups.pop(group, set()))
-
-    async def close(self) -> None:
-        """Cancels every trial; answers once every sandbox is gone."""
-        groups, self._groups = self._groups, defaultdict(set)
-        await _cancel(set().union(*groups.values()))
-
-    async def _run(
-        self, spec: TrialSpec, serve: Serve, on_done: Callable[[TrialRecord], None]
-    ) -> None:
-        async with self._slots:
-            record = await run_trial(spec, serve)
-        on_done(record)
-
-
-async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@dataclass(frozen=True)
-class TrialFile:
-    """A file that a trial left: its name in the trial's folder, and its size in bytes."""
-
-    name: str
-    size: int
-
-
-@dataclass(frozen=True)
-class TrialText:
-    """A piece of a file, and whether there is more after it."""
-
-    text: str
-    more: bool
-
-
-def list_trial_files(folder: Path) -> list[TrialFile]:
-    """What the agent, the verifier and the task left, by name; the first 1,000 files."""
-    return list(islice(_files(folder), _MAX_FILES))
-
-
-def _files(folder: Path) -> Iterator[TrialFile]:
-    for top in _READABLE:
-        for parent, folders, names in os.walk(folder / top):
-            folders.sort()
-            for name in sorted(names):
-                path = Path(parent, name)
-                status = path.lstat()
-                if stat.S_ISREG(status.st_mode):
-                    yield TrialFile(path.relative_to(folder).as_posix(), status.st_size)
-
-
-def read_trial_file(folder: Path, name: str, offset: int = 0, limit: int = 16_384) -> TrialText:
-    """Reads at most `limit` characters of a file, from a character offset.
-
-    Raises:
-        BadCall: There is no such file among those listed.
-    """
-    names = [file.name for file in list_trial_files(folder)]
-    if name not in names:
-        raise BadCall(f"the trial has no file {name!r}", files=[*names[:50]])
-    with (folder / name).open(encoding="utf-8", errors="replace", newline="") as file:
-        while offset > 0 and (skipped := file.read(min(offset, 2**20))):
-            offset -= len(skipped)
-        text = file.read(limit)
-        return TrialText(text, bool(file.read(1)))

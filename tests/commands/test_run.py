@@ -51,7 +51,12 @@ def command(tmp_path: Path, agent: str, *options: str, env_id: str = ENV_ID) -> 
 
 def rsigym(tmp_path: Path, agent: str, *options: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        command(tmp_path, agent, *options), cwd=ROOT, capture_output=True, text=True, timeout=120
+        command(tmp_path, agent, *options),
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
     )
 
 
@@ -64,7 +69,8 @@ def here(
 
     def run(agent: str, *options: str, env_id: str = ENV_ID) -> Done:
         status = main(command(tmp_path, agent, *options, env_id=env_id)[3:])
-        return Done(status, *capsys.readouterr())
+        shown = capsys.readouterr()
+        return Done(status, shown.out, shown.err)
 
     return run
 

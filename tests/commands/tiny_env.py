@@ -7,6 +7,7 @@ charges for them; a submission is accepted with the scores that `Scores` fixes.
 import json
 import math
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from rsigym.platform.outcome import Status
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence, Prepared, Quote
 from rsigym.platform.sqlite_ledger import SQLiteLedger
-from rsigym.services.jobs import JobState, Jobs
-from rsigym.services.trials import TrialRecord
+from rsigym.services.jobs import Jobs, JobState
+from rsigym.services.trial_records import TrialRecord
 from rsigym.services.workspace import WorkspaceService
 from rsigym.services.workspace_files import Workspace
 
@@ -37,6 +38,7 @@ __all__ = ["ENV_ID", "TinyEnv", "trial"]
 
 ENV_ID = "tests.commands.tiny_env:RSIGymTest/Tiny-v0"
 STEP_NANO = 1_000_000
+STEP_USD = to_usd(STEP_NANO)
 PACE_S = 0.005
 
 
@@ -54,7 +56,7 @@ class TinyEnv(RSIGymEnv):
 
 def trial(task: str, attempt: int, reward: float | None, folder: Path = Path()) -> TrialRecord:
     """The record of a trial that ended."""
-    moment = f"2026-01-02T03:04:0{attempt}.000+00:00"
+    moment = datetime.now(UTC).isoformat(timespec="milliseconds")
     rewards = {} if reward is None else {"reward": reward}
     return TrialRecord(
         f"{task}-{attempt + 1}", task, attempt, reward, rewards, None, moment, moment, {}, folder
@@ -96,7 +98,7 @@ class _Training:
         with (self._folder / "metrics.jsonl").open("w") as metrics:
             while self._done < self._steps and not self._stop.wait(PACE_S):
                 self._done += 1
-                step = {"step": self._done, "nll": 3 / self._done, "lr": 0.01, "tokens": 9}
+                step = {"step": self._done, "nll": 3 / self._done, "lr": 0.01, "cost_usd": STEP_USD}
                 metrics.write(json.dumps(step) + "\n")
         self._meter.charge(Item("training", "train", self._done, "step", STEP_NANO))
         self._meter.settle()
@@ -188,8 +190,6 @@ def _open(env: TinyEnv, folder: Path) -> Episode:
         release=ledger.close,
     )
 
-
-STEP_USD = to_usd(STEP_NANO)
 
 gym.register(
     "RSIGymTest/Tiny-v0",

@@ -65,7 +65,8 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    monkeypatch.setenv("RSIGYM_HOME", str(tmp_path / "home"))
     try:
         choose_isolation("bubblewrap")
     except OperatorError as error:

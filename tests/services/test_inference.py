@@ -10,11 +10,11 @@ from rsigym.operations.inference import InferenceChat, InferenceModels, Message
 from rsigym.operations.training import AdamParams, LoraConfig
 from rsigym.platform.errors import BadCall, BudgetExhausted
 from rsigym.platform.meter import Meter
+from rsigym.services.chat_messages import ChatMessage
 from rsigym.services.inference import InferenceService, TrialModel
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.renderer import Renderer
 from rsigym.services.tinker_client import TinkerClient
-from rsigym.services.training_data import ChatMessage
 from tests.services.conftest import PRICES, Bench
 
 HELLO: list[ChatMessage] = [{"role": "user", "content": "What is seven plus five?"}]

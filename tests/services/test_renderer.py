@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from rsigym.operations.training import TrainOn
 from rsigym.platform.errors import BadCall, ServiceFailure
+from rsigym.services.chat_messages import ChatMessage, Role
 from rsigym.services.renderer import Renderer, check_parity
-from rsigym.services.training_data import ChatMessage, Role
 from tests.tiny_model import CHAT_TEMPLATE, IM_END
 
 if TYPE_CHECKING:

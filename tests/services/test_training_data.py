@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import BadCall
-from rsigym.services.training_data import ChatMessage, Record, open_data
+from rsigym.services.chat_messages import ChatMessage
+from rsigym.services.training_data import Record, open_data
 from rsigym.services.workspace_files import Workspace
 
 GOOD: list[ChatMessage] = [

@@ -1,133 +1,22 @@
 """Whole trials, in real sandboxes: what decides a reward, what goes wrong, and what is left."""
 
 import asyncio
-import json
 import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rsigym.local.sandbox import Isolation, choose_isolation
-from rsigym.platform.errors import BadCall, OperatorError
-from rsigym.platform.home import home
-from rsigym.services.harness import pack
-from rsigym.services.trials import (
-    TrialQueue,
-    TrialRecord,
-    TrialSpec,
-    list_trial_files,
-    load_record,
-    read_trial_file,
-    run_trial,
-)
-
-TASK_TOML = """
-schema_version = "1.4"
-[agent]
-timeout_sec = {agent_timeout}
-[verifier]
-timeout_sec = {verifier_timeout}
-[environment]
-network_mode = "{network}"
-"""
-
-GRADE = """
-if [ "$(cat /app/answer.txt 2>/dev/null)" = "42" ]
-then echo 1 > /logs/verifier/reward.txt
-else echo 0 > /logs/verifier/reward.txt
-fi
-"""
-
-ANSWER = "echo 42 > /app/answer.txt\n"
-
-
-@asynccontextmanager
-async def serve(listener: socket.socket) -> AsyncIterator[None]:
-    """Answers every request with the number 42."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n42")
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(answer, sock=listener)
-    try:
-        yield
-    finally:
-        server.close()
-
-
-@dataclass
-class Bench:
-    """Tasks, harnesses and trials below one folder."""
-
-    root: Path
-    isolation: Isolation
-
-    def task(
-        self,
-        name: str = "task",
-        *,
-        grade: str = GRADE,
-        instruction: str = "Write 42.",
-        dockerfile: str = "FROM debian:stable\n",
-        agent_timeout: float = 60,
-        verifier_timeout: float = 60,
-        network: str = "no-network",
-    ) -> Path:
-        task = self.root / "tasks" / name
-        files = {
-            "task.toml": TASK_TOML.format(
-                agent_timeout=agent_timeout, verifier_timeout=verifier_timeout, network=network
-            ),
-            "instruction.md": instruction,
-            "environment/Dockerfile": dockerfile,
-            "tests/test.sh": f"#!/bin/bash\n{grade}",
-        }
-        for path, content in files.items():
-            (task / path).parent.mkdir(parents=True, exist_ok=True)
-            (task / path).write_text(content)
-        return task
-
-    def harness(self, run: str, **files: str) -> Path:
-        folder = self.root / "harnesses" / str(len(list(self.root.glob("harnesses/*"))))
-        folder.mkdir(parents=True)
-        for name, content in {"run": run, **files}.items():
-            (folder / f"{name}.sh").write_text(content)
-        return pack(folder).write(folder.with_suffix(".tar.gz"))
-
-    def spec(self, task: Path, harness: Path, name: str = "trial") -> TrialSpec:
-        return TrialSpec(
-            name=name,
-            task=task,
-            attempt=0,
-            harness=harness,
-            model="tinker://run/weights/sampler-1",
-            timeout_multiplier=1.0,
-            environment="rsigym.local.harbor_environment:SandboxEnvironment",
-            environment_kwargs={
-                "isolation": self.isolation,
-                "sandboxes": str(home() / "sandboxes"),
-            },
-            trials_dir=self.root / "trials",
-        )
-
-    def run(self, run: str, *, task: Path | None = None, **files: str) -> TrialRecord:
-        spec = self.spec(task or self.task(), self.harness(run, **files))
-        record = asyncio.run(run_trial(spec, serve))
-        assert self.leftovers() == []
-        return record
-
-    def leftovers(self) -> list[Path]:
-        """The records of sandboxes that are not gone, and the folders of those that run here."""
-        return list(home().glob("sandboxes/*"))
+from rsigym.local.sandbox import Isolation
+from rsigym.services.trial_files import list_trial_files, read_trial_file
+from rsigym.services.trial_records import TrialRecord, load_record
+from rsigym.services.trials import run_trial
+from tests.services.trial_bench import ANSWER, TrialBench, serve
 
 
 def isolations(*wanted: Isolation) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -138,13 +27,11 @@ both = isolations("bubblewrap", "process")
 
 
 @pytest.fixture
-def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setenv("RSIGYM_HOME", str(tmp_path / "home"))
+def bench(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> TrialBench:
     wanted: Isolation = getattr(request, "param", "bubblewrap")
-    try:
-        return Bench(tmp_path, choose_isolation(wanted))
-    except OperatorError as error:
-        pytest.skip(str(error))
+    return TrialBench.open(tmp_path, monkeypatch, wanted)
 
 
 def read(record: TrialRecord, name: str) -> str:
@@ -153,7 +40,7 @@ def read(record: TrialRecord, name: str) -> str:
 
 @both
 @pytest.mark.parametrize(("answer", "reward"), [("42", 1.0), ("41", 0.0)])
-def test_the_work_decides_the_reward(bench: Bench, answer: str, reward: float) -> None:
+def test_the_work_decides_the_reward(bench: TrialBench, answer: str, reward: float) -> None:
     record = bench.run(f"echo {answer} > answer.txt")
     assert (record.reward, record.rewards, record.error) == (reward, {"reward": reward}, None)
     assert set(record.seconds) == {"environment", "setup", "agent", "verifier"}
@@ -161,7 +48,7 @@ def test_the_work_decides_the_reward(bench: Bench, answer: str, reward: float) -
 
 
 @both
-def test_the_instruction_comes_on_standard_input(bench: Bench) -> None:
+def test_the_instruction_comes_on_standard_input(bench: TrialBench) -> None:
     instruction = "Añade 1 to 41.\n$(touch ran) `touch ran` 'quoted' \"twice\"\n"
     record = bench.run("cat > /logs/agent/seen.txt", task=bench.task(instruction=instruction))
     assert read(record, "agent/seen.txt").strip() == instruction.strip()
@@ -169,14 +56,14 @@ def test_the_instruction_comes_on_standard_input(bench: Bench) -> None:
 
 
 @both
-def test_the_paths_of_an_instruction_can_be_used(bench: Bench) -> None:
+def test_the_paths_of_an_instruction_can_be_used(bench: TrialBench) -> None:
     task = bench.task(instruction="Write the number 42 to /app/answer.txt and stop.")
     record = bench.run("path=$(grep -o '[^ ]*answer.txt') && echo 42 > \"$path\"", task=task)
     assert (record.reward, record.error) == (1.0, None)
 
 
 @both
-def test_the_endpoint_answers_inside_the_sandbox(bench: Bench) -> None:
+def test_the_endpoint_answers_inside_the_sandbox(bench: TrialBench) -> None:
     run = (
         "python3 -c 'import os, urllib.request as r; "
         'print(r.urlopen(os.environ["OPENAI_API_BASE"] + "/models").read().decode())\' '
@@ -185,7 +72,7 @@ def test_the_endpoint_answers_inside_the_sandbox(bench: Bench) -> None:
     assert bench.run(run).reward == 1.0
 
 
-def test_nothing_but_the_endpoint_is_reachable(bench: Bench) -> None:
+def test_nothing_but_the_endpoint_is_reachable(bench: TrialBench) -> None:
     with socket.create_server(("127.0.0.1", 0)) as host:
         port = host.getsockname()[1]
         probe = f"""
@@ -203,7 +90,7 @@ def test_nothing_but_the_endpoint_is_reachable(bench: Bench) -> None:
 
 @both
 def test_a_harness_sees_its_model_and_no_secret_of_the_host(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: TrialBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TINKER_API_KEY", "tml-very-secret")
     record = bench.run("env; cat /proc/$$/environ | tr '\\0' '\\n'")
@@ -214,7 +101,7 @@ def test_a_harness_sees_its_model_and_no_secret_of_the_host(
 
 
 @both
-def test_a_crashed_harness_keeps_the_reward_of_its_work(bench: Bench) -> None:
+def test_a_crashed_harness_keeps_the_reward_of_its_work(bench: TrialBench) -> None:
     record = bench.run(f"{ANSWER} echo 'no more ideas' >&2; exit 3")
     assert record.reward == 1.0
     assert record.error is not None
@@ -223,14 +110,14 @@ def test_a_crashed_harness_keeps_the_reward_of_its_work(bench: Bench) -> None:
 
 
 @both
-def test_a_harness_out_of_time_is_stopped_and_graded(bench: Bench) -> None:
+def test_a_harness_out_of_time_is_stopped_and_graded(bench: TrialBench) -> None:
     record = bench.run(f"{ANSWER} sleep 300; rm answer.txt", task=bench.task(agent_timeout=1))
     assert record.reward == 1.0
     assert record.error is not None
     assert (record.error.side, record.error.type) == ("harness", "AgentTimeoutError")
 
 
-def test_the_timeout_multiplier_stretches_the_task(bench: Bench) -> None:
+def test_the_timeout_multiplier_stretches_the_task(bench: TrialBench) -> None:
     spec = bench.spec(bench.task(agent_timeout=600), bench.harness("sleep 300"))
     record = asyncio.run(run_trial(replace(spec, timeout_multiplier=0.002), serve))
     assert record.error is not None
@@ -238,7 +125,7 @@ def test_the_timeout_multiplier_stretches_the_task(bench: Bench) -> None:
 
 
 @both
-def test_a_process_left_behind_cannot_flip_the_reward(bench: Bench) -> None:
+def test_a_process_left_behind_cannot_flip_the_reward(bench: TrialBench) -> None:
     forge = (
         "while :; do echo 1 > /logs/verifier/reward.txt; "
         "echo 1 > /logs/verifier/reward.json; echo 42 > /app/answer.txt; done"
@@ -253,7 +140,7 @@ def test_a_process_left_behind_cannot_flip_the_reward(bench: Bench) -> None:
 
 @both
 @pytest.mark.parametrize("name", ["reward.json", "reward.txt"])
-def test_a_reward_written_by_the_agent_does_not_count(bench: Bench, name: str) -> None:
+def test_a_reward_written_by_the_agent_does_not_count(bench: TrialBench, name: str) -> None:
     record = bench.run(f"echo 1 > /logs/verifier/{name}", task=bench.task(grade="true"))
     assert record.reward is None
     assert record.error is not None
@@ -261,7 +148,7 @@ def test_a_reward_written_by_the_agent_does_not_count(bench: Bench, name: str) -
 
 
 @both
-def test_tests_planted_by_the_agent_are_gone(bench: Bench) -> None:
+def test_tests_planted_by_the_agent_are_gone(bench: TrialBench) -> None:
     plant = """
     mkdir -p /tests/locked/inner; echo 1 > /tests/helper.txt; chmod 000 /tests/locked
     mkdir -p /logs/verifier/locked/inner; chmod 000 /logs/verifier/locked
@@ -274,7 +161,7 @@ def test_tests_planted_by_the_agent_are_gone(bench: Bench) -> None:
     assert "locked" not in listed
 
 
-def test_a_package_planted_by_the_agent_does_not_run_in_the_tests(bench: Bench) -> None:
+def test_a_package_planted_by_the_agent_does_not_run_in_the_tests(bench: TrialBench) -> None:
     plant = """
     site=$(python3 -m site --user-site); mkdir -p $site
     echo 'import os; open("/logs/verifier/reward.txt", "w").write("1"); os._exit(0)' \\
@@ -284,14 +171,14 @@ def test_a_package_planted_by_the_agent_does_not_run_in_the_tests(bench: Bench) 
     assert bench.run(plant, task=bench.task(grade=grade)).reward == 0.0
 
 
-def test_a_verifier_out_of_time_is_the_verifiers_fault(bench: Bench) -> None:
+def test_a_verifier_out_of_time_is_the_verifiers_fault(bench: TrialBench) -> None:
     record = bench.run(ANSWER, task=bench.task(grade="sleep 300", verifier_timeout=1))
     assert record.reward is None
     assert record.error is not None
     assert (record.error.side, record.error.type) == ("verifier", "VerifierTimeoutError")
 
 
-def test_a_failing_install_is_the_harness_fault_and_nothing_is_graded(bench: Bench) -> None:
+def test_a_failing_install_is_the_harness_fault_and_nothing_is_graded(bench: TrialBench) -> None:
     record = bench.run(ANSWER, install="echo 'no compiler' >&2; exit 1")
     assert record.reward is None
     assert record.error is not None
@@ -299,7 +186,7 @@ def test_a_failing_install_is_the_harness_fault_and_nothing_is_graded(bench: Ben
     assert "install.sh of the harness ended with exit status 1: no compiler" in record.error.message
 
 
-def test_a_task_that_needs_a_build_says_which_line(bench: Bench) -> None:
+def test_a_task_that_needs_a_build_says_which_line(bench: TrialBench) -> None:
     dockerfile = "FROM debian\n\nRUN apt-get update\n"
     record = bench.run(ANSWER, task=bench.task(dockerfile=dockerfile))
     assert record.reward is None
@@ -309,7 +196,7 @@ def test_a_task_that_needs_a_build_says_which_line(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("network", ["public", "allowlist"])
-def test_a_task_that_needs_the_internet_says_so(bench: Bench, network: str) -> None:
+def test_a_task_that_needs_the_internet_says_so(bench: TrialBench, network: str) -> None:
     record = bench.run(ANSWER, task=bench.task(network=network))
     assert record.error is not None
     assert record.error.side == "task"
@@ -317,45 +204,32 @@ def test_a_task_that_needs_the_internet_says_so(bench: Bench, network: str) -> N
 
 
 @both
-def test_one_bad_task_is_one_bad_trial(bench: Bench) -> None:
-    records = dict[str, TrialRecord]()
+def test_one_bad_task_is_one_bad_trial(bench: TrialBench) -> None:
     harness = bench.harness(ANSWER)
     broken = bench.root / "tasks" / "broken"
     broken.mkdir(parents=True)
-    tasks = {"a": bench.task("a"), "broken": broken, "b": bench.task("b")}
+    specs = [bench.spec(task, harness, task.name) for task in (bench.task("good"), broken)]
 
-    async def evaluate() -> None:
-        queue = TrialQueue(2)
-        done = asyncio.Event()
+    async def evaluate() -> list[TrialRecord]:
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(run_trial(spec, serve)) for spec in specs]
+        return [each.result() for each in running]
 
-        def on_done(record: TrialRecord) -> None:
-            assert load_record(record.folder) == record
-            records[record.name] = record
-            if len(records) == len(tasks):
-                done.set()
-
-        for name, task in tasks.items():
-            queue.submit(bench.spec(task, harness, name), serve, on_done)
-        await done.wait()
-        await queue.close()
-
-    asyncio.run(evaluate())
-    assert {name: record.reward for name, record in records.items()} == {
-        "a": 1.0,
-        "b": 1.0,
-        "broken": None,
-    }
-    assert (error := records["broken"].error) is not None
-    assert error.side == "task"
+    good, bad = asyncio.run(evaluate())
+    assert (good.reward, good.error) == (1.0, None)
+    assert bad.reward is None
+    assert bad.error is not None
+    assert bad.error.side == "task"
+    assert [load_record(record.folder) for record in (good, bad)] == [good, bad]
 
 
 @both
-def test_cancelling_a_group_ends_it_and_spares_the_others(bench: Bench) -> None:
-    task = bench.task()
-    records = list[TrialRecord]()
+def test_cancelling_a_trial_ends_it_and_spares_its_sibling(bench: TrialBench) -> None:
+    slow = bench.spec(bench.task(), bench.harness("sleep 300"), "slow")
+    quick = bench.spec(bench.task(), bench.harness(ANSWER), "quick")
 
-    async def evaluate() -> None:
-        queue, started, done = TrialQueue(2), asyncio.Event(), asyncio.Event()
+    async def evaluate() -> TrialRecord:
+        started = asyncio.Event()
 
         @asynccontextmanager
         async def noticed(listener: socket.socket) -> AsyncIterator[None]:
@@ -363,110 +237,56 @@ def test_cancelling_a_group_ends_it_and_spares_the_others(bench: Bench) -> None:
                 started.set()
                 yield
 
-        def on_done(record: TrialRecord) -> None:
-            records.append(record)
-            done.set()
+        async with asyncio.TaskGroup() as group:
+            cancelled = group.create_task(run_trial(slow, noticed))
+            kept = group.create_task(run_trial(quick, serve))
+            await started.wait()
+            cancelled.cancel()
+        assert cancelled.cancelled()
+        return kept.result()
 
-        sleeper = bench.harness("sleep 300")
-        for name in ("running", "also-running", "queued"):
-            queue.submit(bench.spec(task, sleeper, name), noticed, on_done, group="slow")
-        queue.submit(bench.spec(task, bench.harness(ANSWER), "kept"), serve, on_done, group="fast")
-        await started.wait()
-        await queue.cancel("slow")
-        await done.wait()
-        await queue.close()
-
-    asyncio.run(evaluate())
-    assert [record.name for record in records] == ["kept"]
-    assert load_record(bench.root / "trials" / "running") is None
+    assert asyncio.run(evaluate()).reward == 1.0
+    assert load_record(slow.folder) is None
     assert bench.leftovers() == []
 
 
 @both
-def test_a_trial_cancelled_at_any_moment_leaves_no_sandbox(bench: Bench) -> None:
+def test_a_trial_cancelled_at_any_moment_leaves_no_sandbox(bench: TrialBench) -> None:
     task, harness = bench.task(), bench.harness(ANSWER)
 
     async def evaluate() -> None:
-        queue = TrialQueue(1)
         for n in range(10):
-            queue.submit(bench.spec(task, harness, f"t{n}"), serve, lambda _: None)
+            trial = asyncio.create_task(run_trial(bench.spec(task, harness, f"t{n}"), serve))
             await asyncio.sleep(n * 0.03)
-            await queue.close()
+            trial.cancel()
+            await asyncio.wait({trial})
             assert bench.leftovers() == []
 
     asyncio.run(evaluate())
 
 
-def test_one_limit_holds_over_all_groups(bench: Bench) -> None:
-    task, harness = bench.task(), bench.harness("sleep 0.1")
-    running, most = 0, 0
-
-    async def evaluate() -> None:
-        queue = TrialQueue(2)
-        finished = asyncio.Semaphore(0)
-
-        @asynccontextmanager
-        async def counted(listener: socket.socket) -> AsyncIterator[None]:
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            listener.close()
-            yield
-            running -= 1
-
-        for n in range(6):
-            spec = bench.spec(task, harness, f"t{n}")
-            queue.submit(spec, counted, lambda _: finished.release(), group=f"g{n % 3}")
-        for _ in range(6):
-            await finished.acquire()
-
-    asyncio.run(evaluate())
-    assert most == 2
-
-
-def test_a_record_survives_the_disk_and_is_never_overwritten(bench: Bench) -> None:
+def test_a_trial_that_did_not_finish_is_redone_and_one_that_did_is_kept(
+    bench: TrialBench,
+) -> None:
     spec = bench.spec(bench.task(), bench.harness("exit 1"))
     (spec.folder / "agent").mkdir(parents=True)
     (spec.folder / "agent" / "half.txt").write_text("left by a run that was killed")
     record = asyncio.run(run_trial(spec, serve))
     assert load_record(spec.folder) == record
-    assert TrialRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
     assert "agent/half.txt" not in {file.name for file in list_trial_files(spec.folder)}
     with pytest.raises(FileExistsError):
         asyncio.run(run_trial(spec, serve))
+    assert load_record(spec.folder) == record
 
 
-def test_links_that_a_harness_plants_lead_nowhere(bench: Bench) -> None:
+def test_links_that_a_harness_plants_lead_nowhere(bench: TrialBench) -> None:
     record = bench.run("ln -s /etc/passwd /logs/agent/leak; ln -s /etc /logs/agent/etc; echo hi")
-    (record.folder / "agent" / "host").symlink_to("/etc/passwd")
-    (record.folder / "agent" / "folder").symlink_to("/etc")
     names = {file.name for file in list_trial_files(record.folder)}
     assert "agent/stdout.txt" in names
-    assert not {name for name in names if "leak" in name or "etc" in name or "host" in name}
-    for name in (
-        "agent/host",
-        "agent/folder/passwd",
-        "agent/../../x",
-        "/etc/passwd",
-        "config.json",
-    ):
-        with pytest.raises(BadCall, match="no file"):
-            read_trial_file(record.folder, name)
+    assert not {name for name in names if "leak" in name or "etc" in name}
 
 
-def test_a_file_is_read_in_pieces_by_character(tmp_path: Path) -> None:
-    text = "añ\r\n" * 1000
-    (tmp_path / "agent").mkdir()
-    (tmp_path / "agent" / "log.txt").write_bytes(text.encode() + b"\xff")
-    pieces, offset, more = list[str](), 0, True
-    while more:
-        piece = read_trial_file(tmp_path, "agent/log.txt", offset, limit=333)
-        pieces.append(piece.text)
-        offset, more = offset + len(piece.text), piece.more
-    assert "".join(pieces) == text + "\ufffd"
-
-
-def test_a_trial_is_silent_and_imports_no_litellm(bench: Bench) -> None:
+def test_a_trial_is_silent_and_imports_no_litellm(bench: TrialBench) -> None:
     spec = bench.spec(bench.task(), bench.harness(ANSWER))
     script = f"""
         import asyncio, logging, os, sys

@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rsigym.local.sandbox.interpreter import PREFIX_INSIDE, Interpreter, choose_interpreter
+from rsigym.local.sandbox.host import substitute_for_root
+from rsigym.local.sandbox.interpreter import Interpreter, choose_interpreter
 from rsigym.local.sandbox.layout import FOLDERS, Layout
 from rsigym.platform.errors import OperatorError
 
-__all__ = ["SUPERVISOR_INSIDE", "Bubblewrap", "find_bubblewrap", "host_user"]
+__all__ = ["SUPERVISOR_INSIDE", "Bubblewrap", "find_bubblewrap"]
 
 SUPERVISOR_INSIDE = "/run/rsigym/supervisor.pyz"
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "localtime", "ssl/certs")
 _SHARED_MEMORY_BYTES = 64 << 20  # Docker's default for /dev/shm
-
-_ROOTS_SUBSTITUTE = 65533
-"""The user a root's sandboxes run as. Debian reserves 65533, so nothing else runs as it; it is
-below 65536, so it exists in containers that map the usual range of ids."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Bubblewrap:
 
     def command(self, layout: Layout, interpreter: Interpreter, *, network: bool) -> list[str]:
         """The words that run what is appended to them as PID 1 of a sandbox."""
-        words = [self.program, *_namespaces(self.no_nesting), *_system(interpreter)]
+        words = [self.program, *_namespaces(self.no_nesting), *_system()]
         for name in (*_ETC, *(["resolv.conf"] if network else [])):
             words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         for file in sorted(layout.etc.iterdir()):
@@ -47,17 +44,10 @@ class Bubblewrap:
         words += ["--ro-bind", str(layout.supervisor), SUPERVISOR_INSIDE]
         for name in FOLDERS:
             words += ["--bind", str(layout.folder / name), f"/{name}"]
-        words += ["--symlink", "../tmp", "/var/tmp", "--remount-ro", "/dev", "--remount-ro", "/"]
+        words += ["--symlink", "../tmp", "/var/tmp"]
+        words += _installation(interpreter)  # after the folders: it may lie in one of that name
+        words += ["--remount-ro", "/dev", "--remount-ro", "/"]
         return [*words, *(["--share-net"] if network else []), "--chdir", "/", "--"]
-
-
-def host_user() -> int | None:
-    """The user a sandbox's processes are on the host, or None for the user of this process.
-
-    Root's sandboxes are not root's: what belongs to root would belong to them, /proc/sys
-    included, and the kernel lets root exceed the process limit.
-    """
-    return _ROOTS_SUBSTITUTE if os.geteuid() == 0 else None
 
 
 @cache
@@ -89,10 +79,10 @@ def find_bubblewrap() -> Bubblewrap:
 
 
 def _complaint(program: str, no_nesting: bool) -> str:
-    interpreter = choose_interpreter()
-    words = [program, *_namespaces(no_nesting), *_system(interpreter)]
-    check = [interpreter.inside, "-I", "-S", "-c", "import ctypes, socket"]
-    user = host_user()
+    user = substitute_for_root()
+    interpreter = choose_interpreter(user)
+    words = [program, *_namespaces(no_nesting), *_system(), *_installation(interpreter)]
+    check = [str(interpreter.path), "-I", "-S", "-c", "import ctypes, socket"]
     try:
         result = subprocess.run(
             [*words, "--", *check],
@@ -132,7 +122,12 @@ def _namespaces(no_nesting: bool) -> list[str]:
     return [*words.split(), *(["--disable-userns"] if no_nesting else [])]
 
 
-def _system(interpreter: Interpreter) -> list[str]:
+def _installation(interpreter: Interpreter) -> list[str]:
+    prefix = interpreter.prefix
+    return [] if prefix is None else ["--ro-bind", str(prefix), str(prefix)]
+
+
+def _system() -> list[str]:
     words = ["--ro-bind", "/usr", "/usr"]
     for name in _SYSTEM:
         path = Path("/", name)
@@ -140,8 +135,5 @@ def _system(interpreter: Interpreter) -> list[str]:
             words += ["--symlink", os.readlink(path), str(path)]
         elif path.is_dir():
             words += ["--ro-bind", str(path), str(path)]
-    if interpreter.prefix is not None:
-        words += ["--ro-bind", str(interpreter.prefix), PREFIX_INSIDE]
-        words += ["--setenv", "LD_LIBRARY_PATH", f"{PREFIX_INSIDE}/lib"]
     words += ["--proc", "/proc", "--dev", "/dev"]
     return [*words, "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]

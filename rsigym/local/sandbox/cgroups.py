@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -54,13 +55,14 @@ class Cgroup:
         for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(pid))
 
-    async def remove(self) -> None:
-        """Removes the cgroup once its last process is gone; does nothing when there is none."""
+    async def remove(self) -> bool:
+        """Removes the cgroup as its last process goes; whether it is gone."""
         for _ in range(_REMOVE_TRIES):
             self.try_remove()
             if not any(folder.exists() for folder in self.folders):
-                return
+                return True
             await asyncio.sleep(0.01)
+        return False
 
     def try_remove(self) -> None:
         """Removes what is empty of it."""
@@ -80,16 +82,25 @@ def _parents() -> tuple[Path, ...]:
     """The folders below which a sandbox's cgroup is made. Tried once, by making one."""
     for parents in (_version_2(), _version_1()):
         trial = Cgroup(tuple(parent / f"rsigym-trial-{uuid.uuid4().hex[:8]}" for parent in parents))
+        if parents and _works(trial):
+            return parents
+    return ()
+
+
+def _works(trial: Cgroup) -> bool:
+    """Whether a cgroup can be made and have a process moved into it."""
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process:
         try:
             for folder in trial.folders:
                 folder.mkdir()
-            if trial.folders and all((f / "cgroup.procs").exists() for f in trial.folders):
-                return parents
+            trial.add(process.pid)
         except OSError:
-            continue
+            return False
         finally:
+            process.kill()
+            process.wait()
             trial.try_remove()
-    return ()
+    return True
 
 
 def _version_2() -> tuple[Path, ...]:

@@ -38,6 +38,7 @@ class Channel:
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._sending = asyncio.Lock()
+        self._room = asyncio.Event()
         self._ready: asyncio.Future[int] = self._loop.create_future()
         self._loop.add_reader(link, self._read)
 
@@ -82,7 +83,9 @@ class Channel:
         if self._link.fileno() < 0:
             return
         self._loop.remove_reader(self._link)
+        self._loop.remove_writer(self._link)
         self._link.close()
+        self._room.set()
         gone = ServiceFailure(f"the sandbox has ended: {self._why()}", side="sandbox")
         for waiting in (self._ready, *self._waiting.values()):
             if not waiting.done():
@@ -97,18 +100,19 @@ class Channel:
                     send(self._link, message, fds)
                     return
                 except BlockingIOError:
-                    await self._writable()
+                    await self._wait_for_room()
                 except OSError:
                     self.close()
                     raise ServiceFailure(
                         f"the sandbox has ended: {self._why()}", side="sandbox"
                     ) from None
 
-    async def _writable(self) -> None:
-        writable = asyncio.Event()
-        self._loop.add_writer(self._link, writable.set)
+    async def _wait_for_room(self) -> None:
+        """Waits until the supervisor has read on, or the channel is closed."""
+        self._room.clear()
+        self._loop.add_writer(self._link, self._room.set)
         try:
-            await writable.wait()
+            await self._room.wait()
         finally:
             if self._link.fileno() >= 0:
                 self._loop.remove_writer(self._link)
@@ -118,7 +122,7 @@ class Channel:
             message, fds, sender = receive(self._link)
         except BlockingIOError:
             return
-        except OSError:
+        except (OSError, ValueError):
             message, fds, sender = None, [], 0
         if message is None:
             self.close()

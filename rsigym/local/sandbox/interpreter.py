@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from rsigym.local.sandbox.host import may_enter
 from rsigym.platform.errors import OperatorError
 
 __all__ = ["Interpreter", "choose_interpreter"]
 
 SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
-PREFIX_INSIDE = "/opt/python"
 _CHECK = "import ctypes, json, socket, sys; sys.exit(sys.version_info < (3, 10))"
 
 
@@ -21,39 +21,37 @@ class Interpreter:
     """A Python 3.10 or later.
 
     Attributes:
-        path: The program on this machine.
-        prefix: Its installation, which a sandbox binds read-only at `PREFIX_INSIDE`; None when it
-            is part of the system, which every sandbox has.
+        path: The program, on the host and in every sandbox.
+        prefix: Its installation, which bubblewrap has to bind read-only; None when it is part of
+            the system, which every sandbox has.
     """
 
     path: Path
     prefix: Path | None
 
-    @property
-    def inside(self) -> str:
-        """The program's path in a sandbox with a file system of its own."""
-        if self.prefix is None:
-            return str(self.path)
-        return f"{PREFIX_INSIDE}/{self.path.relative_to(self.prefix)}"
-
 
 @cache
-def choose_interpreter() -> Interpreter:
+def choose_interpreter(user: int | None) -> Interpreter:
     """The system's Python, else the installation that runs this process.
 
+    Args:
+        user: Who has to be able to read it, or None for the user of this process.
+
     Raises:
-        OperatorError: Neither can be used.
+        OperatorError: There is none.
     """
+    candidates = [Interpreter(Path(python), None) for python in SYSTEM_PYTHONS]
     prefix = Path(os.path.realpath(sys.base_prefix))
     own = Path(os.path.realpath(sys.executable))
-    candidates = [Interpreter(Path(python), None) for python in SYSTEM_PYTHONS]
-    if own.is_relative_to(prefix) and prefix not in (Path("/"), Path("/usr"), Path.home()):
+    # Not an installation that is a whole file system or home, with all that lies in it.
+    if own.is_relative_to(prefix) and prefix not in (Path("/"), Path.home(), Path("/usr")):
         candidates.append(Interpreter(own, prefix))
     for candidate in candidates:
-        if _works(candidate.path):
+        readable = candidate.prefix is None or may_enter(candidate.prefix, user)
+        if readable and _works(candidate.path):
             return candidate
     raise OperatorError(
-        "sandboxes need a Python 3.10 or later that can be shown to them read-only: "
+        "sandboxes need a Python 3.10 or later that their user may read: "
         f"install python3 as {SYSTEM_PYTHONS[0]}"
     )
 

@@ -5,8 +5,9 @@ import json
 import platform
 from asyncio.subprocess import DEVNULL, Process
 
-from rsigym.local.sandbox.bubblewrap import SUPERVISOR_INSIDE, find_bubblewrap, host_user
+from rsigym.local.sandbox.bubblewrap import SUPERVISOR_INSIDE, find_bubblewrap
 from rsigym.local.sandbox.cgroups import cgroup_version
+from rsigym.local.sandbox.host import substitute_for_root
 from rsigym.local.sandbox.interpreter import choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.layout import HOME, Layout
@@ -38,14 +39,14 @@ async def launch(
         channel: The descriptor of the supervisor's end of its channel.
         diagnosis: The descriptor that gets bubblewrap's and the supervisor's complaints.
     """
-    interpreter = choose_interpreter()
+    user = substitute_for_root() if isolation == "bubblewrap" else None
+    interpreter = choose_interpreter(user)
+    python = [str(interpreter.path), "-I", "-S"]
     if isolation == "bubblewrap":
         words = find_bubblewrap().command(layout, interpreter, network=network)
-        words += [interpreter.inside, "-I", "-S", SUPERVISOR_INSIDE]
-        user = host_user()
+        words += [*python, SUPERVISOR_INSIDE]
     else:
-        words = [str(interpreter.path), "-I", "-S", str(layout.supervisor)]
-        user = None
+        words = [*python, str(layout.supervisor)]
     config = {
         "rlimits": rlimits(limits, isolation),
         "output_bytes": limits.output_bytes,
@@ -73,9 +74,8 @@ def base_environment(layout: Layout) -> dict[str, str]:
 
     `RSIGYM_SANDBOX_ROOT` is what stands before `/app` and the like: empty where they exist.
     """
-    interpreter = choose_interpreter()
-    own = interpreter.path if layout.mapped else interpreter.inside
-    extra = "" if interpreter.prefix is None else f":{str(own).rpartition('/')[0]}"
+    interpreter = choose_interpreter(None if layout.mapped else substitute_for_root())
+    extra = "" if interpreter.prefix is None else f":{interpreter.path.parent}"
     return {
         "PATH": _PATH + extra,
         "HOME": layout.path(HOME),

@@ -3,8 +3,9 @@
 import os
 from typing import Any
 
-from rsigym.local.sandbox.bubblewrap import find_bubblewrap, host_user
+from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from rsigym.local.sandbox.cgroups import cgroup_version
+from rsigym.local.sandbox.host import substitute_for_root
 from rsigym.local.sandbox.interpreter import choose_interpreter
 from rsigym.local.sandbox.isolation import choose_isolation
 from rsigym.local.sandbox.launch import rlimits
@@ -22,22 +23,21 @@ def describe_isolation() -> dict[str, Any]:
     None with `reason`; `limits` {memory, processes, file_size, cpu_time: how each is enforced}.
     """
     isolation = choose_isolation("auto")
+    substitute = substitute_for_root() if isolation == "bubblewrap" else None
     facts: dict[str, Any] = {
         "isolation": isolation,
         "as_root": os.geteuid() == 0,
-        "host_user": os.geteuid(),
+        "host_user": os.geteuid() if substitute is None else substitute,
         "bubblewrap": None,
         "limits": _limits(rlimits(Limits(), isolation)),
     }
     try:
-        facts["python"] = str(choose_interpreter().path)
+        facts["python"] = str(choose_interpreter(substitute).path)
         bubblewrap = find_bubblewrap()
     except OperatorError as error:
         return {**facts, "reason": str(error)}
-    substitute = host_user()
     return {
         **facts,
-        "host_user": os.geteuid() if substitute is None else substitute,
         "bubblewrap": {
             "version": bubblewrap.version,
             "namespaces": ["user", "pid", "mount", "network", "ipc", "uts", "cgroup"],

@@ -7,15 +7,15 @@ import socket
 import uuid
 from pathlib import Path
 
-from rsigym.local.sandbox.bubblewrap import host_user
 from rsigym.local.sandbox.cgroups import Cgroup
 from rsigym.local.sandbox.channel import Channel
+from rsigym.local.sandbox.host import may_enter, substitute_for_root
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.launch import launch
 from rsigym.local.sandbox.layout import Layout
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.owners import Claim, remove_folder, sweep
-from rsigym.platform.errors import OperatorError
+from rsigym.platform.errors import OperatorError, ServiceFailure
 
 __all__ = ["Runtime"]
 
@@ -32,7 +32,7 @@ class Runtime:
 
     def __init__(self, folder: Path, isolation: Isolation, limits: Limits, *, network: bool):
         self._name = uuid.uuid4().hex
-        self._owner = host_user() if isolation == "bubblewrap" else None
+        self._owner = substitute_for_root() if isolation == "bubblewrap" else None
         mapped = isolation == "process"
         self.layout = Layout(_storage(folder.resolve(), self._owner, self._name), mapped)
         self._isolation: Isolation = isolation
@@ -78,9 +78,9 @@ class Runtime:
                 self._channel.close()
             if self._process is not None:
                 await _end(self._process)
-            await self._cgroup.remove()
+            gone = await self._cgroup.remove()
             if self._claim is not None:
-                gone = await asyncio.to_thread(remove_folder, self.layout.folder)
+                gone &= await asyncio.to_thread(remove_folder, self.layout.folder)
                 self._claim.release(keep_record=not gone)
                 self._claim = None
             if self._diagnosis is not None:
@@ -115,8 +115,14 @@ class Runtime:
                 channel=there.fileno(),
                 diagnosis=self._diagnosis,
             )
-        async with asyncio.timeout(_START_S):
-            self._cgroup.add(await self._channel.ready())
+        try:
+            async with asyncio.timeout(_START_S):
+                self._cgroup.add(await self._channel.ready())
+        except TimeoutError:
+            raise ServiceFailure(
+                f"the sandbox did not start in {_START_S:.0f} s: {self._why_ended()}",
+                side="sandbox",
+            ) from None
 
     def _why_ended(self) -> str:
         """The last complaint of bubblewrap or the supervisor."""
@@ -127,10 +133,7 @@ class Runtime:
 
 def _storage(folder: Path, owner: int | None, name: str) -> Path:
     """Where the files are kept: `folder`, unless `owner` is another user who may not enter it."""
-    existing = [parent for parent in folder.parents if parent.exists()]
-    if owner is None or all(parent.stat().st_mode & 0o001 for parent in existing):
-        return folder
-    return Path("/var/tmp") / f"rsigym-{name}"
+    return folder if may_enter(folder, owner) else Path("/var/tmp") / f"rsigym-{name}"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

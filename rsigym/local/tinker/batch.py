@@ -43,7 +43,8 @@ class Batch:
         self._places: list[int] = []
         self._size = 0
         slots = dict.fromkeys(range(len(rows)), 0)
-        for adapter in {owner.request.adapter for owner in (*rows, *(r for r, _ in reads))}:
+        owners = (*rows, *(reading for reading, _ in reads))
+        for adapter in dict.fromkeys(owner.request.adapter for owner in owners):
             first = self._size
             for slot, row in enumerate(rows):
                 if row.request.adapter is adapter:
@@ -56,7 +57,7 @@ class Batch:
                 self._segments.append((first, self._size, adapter))
         self.attention = StepAttention(
             cache,
-            rows=torch.tensor(list(slots.values()), dtype=torch.int64),
+            places=list(slots.values()),
             lengths=torch.tensor([row.length for row in rows], dtype=torch.int64),
             chunks=[chunk for _, chunk in self.chunks],
         )

@@ -99,25 +99,30 @@ class StepAttention:
 
     Args:
         cache: With room for every row's new token.
-        rows: int64 [slots], where in the flat batch each slot's token is.
+        places: Where in the flat batch each slot's token is.
         lengths: int64 [slots], tokens that each slot holds before this step.
         chunks: The stretches of prompts in the same batch.
     """
 
-    def __init__(self, cache: DecodeCache, rows: Tensor, lengths: Tensor, chunks: Sequence[Chunk]):
+    def __init__(
+        self, cache: DecodeCache, places: Sequence[int], lengths: Tensor, chunks: Sequence[Chunk]
+    ):
         self.cache = cache
-        self.rows = rows
         self.lengths = lengths
-        self.slots = torch.arange(len(rows))
+        self.slots = torch.arange(len(places))
         self.chunks = chunks
-        longest = int(lengths.max()) + 1 if len(rows) else 0
+        # With one adapter the slots stand in order: a slice, which copies nothing, names them.
+        in_order = list(places) == list(range(len(places)))
+        self.places = slice(0, len(places)) if in_order else torch.tensor(places)
+        longest = int(lengths.max()) + 1 if len(places) else 0
         # Keys past a row's own length are another row's padding.
         self.visible = (torch.arange(longest) <= lengths[:, None])[:, None, None]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         out = torch.empty_like(q)
-        if len(self.rows):
-            out[self.rows] = self._decode(layer, q[self.rows], k[self.rows], v[self.rows])
+        if len(self.slots):
+            rows = self.places
+            out[rows] = self._decode(layer, q[rows], k[rows], v[rows])
         for chunk in self.chunks:
             part = slice(chunk.offset, chunk.offset + chunk.end - chunk.start)
             out[part] = _read(chunk, layer, q[part], k[part], v[part])
@@ -129,7 +134,7 @@ class StepAttention:
         values[self.slots, :, self.lengths] = v
         count, longest = len(self.slots), self.visible.shape[-1]
         # The query heads of one key head stand as its queries: no key is copied.
-        grouped = q.view(count, k.shape[1], -1, q.shape[2])
+        grouped = q.reshape(count, k.shape[1], -1, q.shape[2])
         out = F.scaled_dot_product_attention(
             grouped,
             keys[:count, :, :longest],

@@ -27,7 +27,7 @@ def choose(
     drawn = [row for row, spec in enumerate(specs) if spec.temperature > 0]
     whole = [row for row in drawn if specs[row].top_p >= 1 and specs[row].top_k <= 0]
     if whole:
-        points = torch.tensor([generators[row].random() for row in whole], dtype=torch.float64)
+        points = torch.tensor([generators[row].random() for row in whole])
         temperatures = torch.tensor([specs[row].temperature for row in whole])
         tokens[whole] = _draw(logits[whole] / temperatures[:, None], points)
     for row in drawn:
@@ -39,10 +39,12 @@ def choose(
 
 
 def _draw(logits: Tensor, points: Tensor) -> Tensor:
-    """The token at which each row's cumulative probability passes its point in [0, 1)."""
-    cumulative = logits.softmax(1).cumsum(1, dtype=torch.float64)
-    marks = points[:, None] * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, marks, right=True)[:, 0].clamp_(max=logits.shape[1] - 1)
+    """The token at which each row's cumulative probability passes its point in [0, 1]."""
+    cumulative = logits.softmax(1).cumsum_(1)
+    total = cumulative[:, -1:].clone()
+    # Below the total, lest rounding pass over every token that has a probability.
+    marks = torch.minimum(points[:, None] * total, torch.nextafter(total, torch.zeros(())))
+    return torch.searchsorted(cumulative, marks, right=True)[:, 0]
 
 
 def _draw_truncated(logits: Tensor, spec: SampleSpec, point: float) -> int:
@@ -56,9 +58,8 @@ def _draw_truncated(logits: Tensor, spec: SampleSpec, point: float) -> int:
     if cumulative[-1] < spec.top_p:
         cumulative, order = _descending(logits, k)
     size = min(int((cumulative < spec.top_p).sum()) + 1, len(cumulative))
-    mark = point * cumulative[size - 1]
-    place = int(torch.searchsorted(cumulative[:size], mark, right=True))
-    return int(ids[order[min(place, size - 1)]])
+    place = torch.searchsorted(cumulative[:size], point * cumulative[size - 1], right=True)
+    return int(ids[order[min(int(place), size - 1)]])
 
 
 def _descending(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:

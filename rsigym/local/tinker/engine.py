@@ -21,7 +21,7 @@ from rsigym.local.tinker.optimizer import TrainingState
 from rsigym.local.tinker.passes import run_pass
 from rsigym.local.tinker.promise import fail
 from rsigym.local.tinker.sampler import Sampler
-from rsigym.local.tinker.scheduler import Scheduler, Steps
+from rsigym.local.tinker.scheduler import Scheduler, Steps, single
 from rsigym.local.tinker.specs import (
     AdamSpec,
     Datum,
@@ -87,7 +87,7 @@ class Engine:
     def create(self, adapter: str, lora: LoraSpec) -> Future[None]:
         """Make a new adapter that changes nothing yet."""
 
-        def steps() -> Steps[None]:
+        def make() -> None:
             if adapter in self._states:
                 raise EngineError(f"adapter {adapter!r} exists already: choose another name")
             if lora.rank < 1:
@@ -97,9 +97,8 @@ class Engine:
             made = Adapter(self._decoder.architecture, lora)
             made.initialise()
             self._states[adapter] = TrainingState(made)
-            yield from ()
 
-        return self._train(adapter, steps)
+        return self._train(adapter, lambda: single(make))
 
     def forward(
         self, adapter: str, data: Sequence[Datum], loss_fn: str, config: Mapping[str, float]
@@ -115,48 +114,38 @@ class Engine:
 
     def optim_step(self, adapter: str, adam: AdamSpec) -> Future[dict[str, float]]:
         """Apply the accumulated gradient and clear it; the metrics hold its norm."""
-
-        def steps() -> Steps[dict[str, float]]:
-            yield from ()
-            return self._state(adapter).optim_step(adam)
-
-        return self._train(adapter, steps)
+        return self._train(adapter, lambda: single(lambda: self._state(adapter).optim_step(adam)))
 
     def save(self, adapter: str, folder: Path, *, optimizer: bool) -> Future[None]:
         """Write the adapter in PEFT's format, with or without its optimizer's state."""
 
-        def steps() -> Steps[None]:
+        def save() -> None:
             save_state(self._state(adapter), folder, self.name, optimizer=optimizer)
-            yield from ()
 
-        return self._train(adapter, steps)
+        return self._train(adapter, lambda: single(save))
 
     def load(self, adapter: str, folder: Path, *, optimizer: bool) -> Future[None]:
         """Read a saved adapter into a training adapter, which is made if it is new."""
 
-        def steps() -> Steps[None]:
+        def load() -> None:
             state = load_state(folder, self._decoder.architecture, optimizer=optimizer)
             has = self._states.get(adapter)
-            if has is not None and has.adapter.sites != state.adapter.sites:
-                raise EngineError(f"{folder} adapts other layers than {adapter!r} does")
-            if has is not None and has.adapter.spec.rank != state.adapter.spec.rank:
+            if has is not None and has.adapter.layout != state.adapter.layout:
                 raise EngineError(
-                    f"{folder} has rank {state.adapter.spec.rank}, {adapter!r} has "
-                    f"{has.adapter.spec.rank}: create an adapter of that rank"
+                    f"{folder} has another rank or other layers than {adapter!r}: "
+                    "load it under a new name"
                 )
             self._states[adapter] = state
-            yield from ()
 
-        return self._train(adapter, steps)
+        return self._train(adapter, lambda: single(load))
 
     def drop(self, adapter: str) -> Future[None]:
         """Forget a training adapter; one that does not exist is forgotten already."""
 
-        def steps() -> Steps[None]:
+        def forget() -> None:
             self._states.pop(adapter, None)
-            yield from ()
 
-        return self._train(adapter, steps)
+        return self._train(adapter, lambda: single(forget))
 
     def sample(self, spec: SampleSpec, folder: Path | None) -> Future[SampleResult]:
         """Sample from the base model, or with the adapter saved in `folder`."""

@@ -44,8 +44,10 @@ def likeliest(unembed: Linear, delta: Delta, hidden: Tensor, k: int) -> tuple[Te
 def train_score(unembed: Linear, trained: Trained, hidden: Tensor, targets: Tensor) -> Tensor:
     """Log-probability of each target, float32 [n], differentiable."""
     pair = trained.pairs.get(unembed.site.index)
-    matrices = () if pair is None else (pair.a, *pair.b)
-    return _Score.apply(hidden, unembed, targets, trained.adapter.scale, *matrices)
+    # An unembedding that is not adapted has a delta of rank 0.
+    a = hidden.new_zeros(0, hidden.shape[1]) if pair is None else pair.a
+    b = hidden.new_zeros(len(unembed.weight), 0) if pair is None else pair.b[0]
+    return _Score.apply(hidden, a, b, unembed, targets, trained.adapter.scale)
 
 
 def _chunks(hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -61,34 +63,33 @@ class _Score(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, unembed: Linear, targets: Tensor, scale: float, *ab: Tensor
+        ctx: Any,
+        hidden: Tensor,
+        a: Tensor,
+        b: Tensor,
+        unembed: Linear,
+        targets: Tensor,
+        scale: float,
     ) -> Tensor:
-        a, b = (matrix.to(hidden.dtype) for matrix in ab) if ab else (None, None)
-        low = F.linear(hidden, a) if a is not None else None
+        a, b = a.to(hidden.dtype), b.to(hidden.dtype)
+        low = F.linear(hidden, a)
         out = torch.empty(len(targets))
         kept: list[Tensor] = []
         for start, rows in _chunks(hidden):
             end = start + len(rows)
-            logits = unembed(rows)
-            if low is not None and b is not None:
-                logits.addmm_(low[start:end], b.t(), alpha=scale)
-            logits = logits.float()
+            logits = unembed(rows).addmm_(low[start:end], b.t(), alpha=scale).float()
             normaliser = logits.logsumexp(1)
             out[start:end] = logits.gather(1, targets[start:end, None])[:, 0] - normaliser
             kept.append(logits.sub_(normaliser[:, None]).exp_().to(hidden.dtype))
-        ctx.save_for_backward(hidden, targets, *kept)
-        ctx.unembed, ctx.scale, ctx.low, ctx.a, ctx.b = unembed, scale, low, a, b
+        ctx.save_for_backward(hidden, a, b, low, targets, *kept)
+        ctx.unembed, ctx.scale = unembed, scale
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = grads
-        hidden, targets, *kept = ctx.saved_tensors
-        grad = grad.to(hidden.dtype)
-        dhidden = torch.empty_like(hidden)
-        low = ctx.low
-        dlow = None if low is None else torch.empty_like(low)
-        db = None if ctx.b is None else torch.zeros_like(ctx.b, dtype=torch.float32)
+        hidden, a, b, low, targets, *kept = ctx.saved_tensors
+        grad = grads[0].to(hidden.dtype)
+        dhidden, dlow, db = torch.empty_like(hidden), torch.empty_like(low), torch.zeros(b.shape)
         start = 0
         for probabilities in kept:
             end = start + len(probabilities)
@@ -97,12 +98,9 @@ class _Score(torch.autograd.Function):
             dlogits = probabilities * -weight
             dlogits.scatter_add_(1, targets[start:end, None], weight)
             torch.mm(dlogits, ctx.unembed.weight, out=dhidden[start:end])
-            if low is not None and dlow is not None and db is not None:
-                torch.mm(dlogits, ctx.b, out=dlow[start:end])
-                db += dlogits.t() @ low[start:end]
+            torch.mm(dlogits, b, out=dlow[start:end])
+            db += dlogits.t() @ low[start:end]
             start = end
-        if dlow is None or db is None:
-            return dhidden, None, None, None
         dlow.mul_(ctx.scale)
-        dhidden.addmm_(dlow, ctx.a)
-        return dhidden, None, None, None, (dlow.t() @ hidden).float(), db.mul_(ctx.scale)
+        dhidden.addmm_(dlow, a)
+        return dhidden, (dlow.t() @ hidden).float(), db.mul_(ctx.scale), None, None, None

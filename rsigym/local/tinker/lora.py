@@ -67,6 +67,11 @@ class Adapter:
         self.vector = torch.zeros(size)
         self.pairs = self.split(self.vector)
 
+    @property
+    def layout(self) -> tuple[int, list[Site]]:
+        """Vectors of adapters of one layout have the same names and shapes."""
+        return self.spec.rank, self.sites
+
     def initialise(self) -> None:
         """Draw A from the spec's seed; B stays zero, so the model is unchanged at first."""
         generator = torch.Generator().manual_seed(self.spec.seed & (2**63 - 1))
@@ -194,7 +199,9 @@ class _Adapted(torch.autograd.Function):
         rows = ctx.linear.site.rows
         dlow = torch.empty_like(low)
         db: list[Tensor] = []
-        parts = zip(dy.split(rows, -1), low.chunk(len(rows), -1), dlow.chunk(len(rows), -1), b)
+        parts = zip(
+            dy.split(rows, -1), low.chunk(len(rows), -1), dlow.chunk(len(rows), -1), b, strict=True
+        )
         for dy_part, low_part, dlow_part, matrix in parts:
             torch.mm(dy_part, matrix, out=dlow_part)
             db.append((dy_part.t() @ low_part).float().mul_(ctx.scale))

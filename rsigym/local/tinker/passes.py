@@ -53,6 +53,8 @@ def run_pass(
         EngineError: The loss is unknown or the data do not fit it or the model.
     """
     loss = find_loss(loss_name)
+    if not data:
+        raise EngineError("there are no data: give at least one datum")
     inputs = [_checked(decoder, datum, loss, loss_name) for datum in data]
     trained = Trained(state.adapter)
     gradient = torch.zeros_like(state.adapter.vector)

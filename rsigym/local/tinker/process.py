@@ -1,4 +1,4 @@
-"""Ways to have a local Tinker server: for a block, or in the foreground. (`shared` is the third.)"""
+"""Ways to have a local Tinker server: for a block, or in the foreground; `shared` is the third."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -76,7 +76,7 @@ class Row:
         return len(self.request.spec.prompt) + len(self.tokens) - 1
 
     def finish_with(self, token: int, logprob: float) -> bool:
-        """Append a token; hand the sample in and return True if it is the last."""
+        """Append a token; if it is the last, hand the sample in and return True."""
         self.tokens.append(token)
         self.logprobs.append(logprob)
         stopped = token in self.request.spec.stop_ids or (
@@ -126,7 +126,7 @@ def checked(spec: SampleSpec, shape: Architecture) -> int:
         raise EngineError(f"the prompt has a token id outside 0..{shape.vocab - 1}")
     ranges = {
         "num_samples": spec.num_samples >= 1,
-        "max_tokens": spec.max_tokens >= 0,
+        "max_tokens": spec.max_tokens >= 1,
         "temperature": 0 <= spec.temperature < float("inf"),
         "top_p": 0 <= spec.top_p <= 1,
         "top_k": spec.top_k >= -1,

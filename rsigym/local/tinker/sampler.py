@@ -2,8 +2,8 @@
 
 A step gives one token to every running row and reads a bounded stretch of waiting prompts, all in
 one pass through the model, whatever adapter each row uses. A prompt is read once for all its
-samples. Keys and values have a fixed share of memory: when the running rows outgrow it, the
-youngest goes back to the head of the queue with what it has, and is read again later.
+samples. Keys and values have a fixed share of memory: when the running rows outgrow it, the one
+that has written least goes back to the head of the queue with what it has, to be read again later.
 """
 
 from collections import deque
@@ -17,8 +17,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from rsigym.local.tinker.batch import Batch, assemble, delta_of
-from rsigym.local.tinker.cache import DecodeCache, PromptCache, bytes_per_token
+from rsigym.local.tinker.batch import Batch, delta_of
+from rsigym.local.tinker.cache import DecodeCache, bytes_per_token
 from rsigym.local.tinker.choice import choose
 from rsigym.local.tinker.logprobs import likeliest, score
 from rsigym.local.tinker.lora import Adapter
@@ -34,6 +34,9 @@ MAX_ROWS = 64
 
 READ_TOKENS = 256
 """Prompt tokens read in one step: as many as delay the running rows by a fraction of a second."""
+
+HEADROOM = 64
+"""Tokens that every row can write after one joins before a row has to be sent back."""
 
 CACHE_BYTES = 2**30
 """Keys and values of the running rows: 23,000 tokens of SmolLM2-135M in float32."""
@@ -60,10 +63,12 @@ class Sampler:
 
     @property
     def busy(self) -> bool:
+        """Whether a step has something to do."""
         return bool(self.waiting or self.reading or self.rows)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
+        """Read when the first stop string comes."""
         return Tokenizer.from_file(str(self.folder / "tokenizer.json"))
 
     def submit(
@@ -82,9 +87,8 @@ class Sampler:
 
     def fail_all(self, error: BaseException) -> None:
         """Give every request the error and start afresh."""
-        for row in self._all_rows():
-            if not row.request.future.done():
-                fail(row.request.future, error)
+        for request in {row.request for row in self._all_rows()}:
+            fail(request.future, error)
         self.waiting.clear()
         self.reading.clear()
         self.rows.clear()
@@ -97,22 +101,21 @@ class Sampler:
         self._send_back()
         reads = self._plan_reading()
         if self.rows or reads:
-            self.cache.reserve(len(self.rows), max((r.length + 1 for r in self.rows), default=0))
-            self._run(assemble(self.rows, reads, self.cache))
+            self.cache.reserve(len(self.rows), self._longest())
+            self._run(Batch(self.rows, reads, self.cache))
         self._seat()
         if not self.rows:
             self.cache.clear()
 
     def _all_rows(self) -> list[Row]:
-        readings = [*self.waiting, *self.reading]
+        readings = (*self.waiting, *self.reading)
         return [*self.rows, *(row for reading in readings for row in reading.rows)]
 
     def _drop_cancelled(self) -> None:
-        if not any(row.request.future.cancelled() for row in self._all_rows()):
-            return
-        self.waiting = deque(r for r in self.waiting if not r.request.future.cancelled())
-        self.reading = [r for r in self.reading if not r.request.future.cancelled()]
-        self._leave([row for row in self.rows if row.request.future.cancelled()])
+        if any(row.request.future.cancelled() for row in self._all_rows()):
+            self.waiting = deque(r for r in self.waiting if not r.request.future.cancelled())
+            self.reading = [r for r in self.reading if not r.request.future.cancelled()]
+            self._leave([row for row in self.rows if row.request.future.cancelled()])
 
     def _leave(self, gone: Sequence[Row]) -> None:
         """Free the rows' slots; the last row moves into each."""
@@ -127,23 +130,21 @@ class Sampler:
         return rows <= 1 or (rows <= MAX_ROWS and rows * longest <= self.cache_tokens)
 
     def _longest(self) -> int:
+        """Tokens of the longest row once it has its next one."""
         return max((row.length + 1 for row in self.rows), default=0)
 
     def _send_back(self) -> None:
         while not self._fits(len(self.rows), self._longest()):
-            youngest = min(self.rows, key=lambda row: len(row.tokens))
-            self._leave([youngest])
-            self.waiting.appendleft(Reading([youngest]))
+            cheapest = min(self.rows, key=lambda row: len(row.tokens))
+            self._leave([cheapest])
+            self.waiting.appendleft(Reading([cheapest]))
 
     def _plan_reading(self) -> list[tuple[Reading, int]]:
         """Which prompts read how many tokens now: first come, first read."""
         reads: list[tuple[Reading, int]] = []
         room = READ_TOKENS
-        while room:
-            unread = [r for r in self.reading if r.logits is None and r not in dict(reads)]
-            reading = unread[0] if unread else self._start_reading()
-            if reading is None:
-                break
+        begun = iter([reading for reading in self.reading if reading.logits is None])
+        while room and (reading := next(begun, None) or self._start_reading()):
             count = min(room, len(reading.tokens) - reading.done)
             reads.append((reading, count))
             room -= count
@@ -153,34 +154,29 @@ class Sampler:
         """The next prompt in the queue, if its first row will find a place."""
         if not self.waiting:
             return None
-        lengths = [len(reading.tokens) + 1 for reading in [*self.reading, self.waiting[0]]]
-        if not self._fits(len(self.rows) + len(lengths), max(self._longest(), *lengths)):
+        rows = len(self.rows) + len(self.reading) + 1
+        lengths = [len(reading.tokens) for reading in (*self.reading, self.waiting[0])]
+        if not self._fits(rows, max(self._longest(), *lengths) + HEADROOM):
             return None
-        reading = self.waiting.popleft()
-        decoder = self.decoder
-        reading.cache = PromptCache(decoder.architecture, decoder.dtype, len(reading.tokens))
-        self.reading.append(reading)
-        return reading
+        self.reading.append(self.waiting.popleft())
+        return self.reading[-1]
 
     def _run(self, batch: Batch) -> None:
-        hidden = self.decoder.hidden(batch.tokens, batch.positions, batch.attention, batch.delta())
+        hidden = self.decoder.hidden(batch.tokens, batch.positions, batch.attention, batch.delta)
         for reading, chunk in batch.chunks:
             if reading.scored:
                 self._score(reading, hidden[chunk.offset :], chunk.start, chunk.end)
             reading.done = chunk.end
         if not batch.takers:
             return
-        places, delta = batch.taking()
+        places, delta = batch.taken()
         logits = delta.linear(self.decoder.unembed, hidden[places]).float()
-        rows: list[Row] = []
-        keep: list[int] = []
+        rows = {i: taker for i, taker in enumerate(batch.takers) if isinstance(taker, Row)}
         for index, taker in enumerate(batch.takers):
-            if isinstance(taker.owner, Reading):
-                taker.owner.logits = logits[index].clone()
-            else:
-                rows.append(taker.owner)
-                keep.append(index)
-        self._leave(self._write(rows, logits if len(keep) == len(logits) else logits[keep]))
+            if isinstance(taker, Reading):
+                taker.logits = logits[index].clone()
+        of_rows = logits if len(rows) == len(logits) else logits[list(rows)]
+        self._leave(self._write(list(rows.values()), of_rows))
 
     def _write(self, rows: Sequence[Row], logits: Tensor) -> list[Row]:
         """Give each row its next token; return those that are finished."""
@@ -201,10 +197,11 @@ class Sampler:
         if end <= start:
             return
         hidden, unembed = hidden[: end - start], self.decoder.unembed
-        delta = delta_of(request.adapter, len(hidden))
+        adapter = request.adapter
+        delta = delta_of([] if adapter is None else [(0, len(hidden), adapter)])
         follows = slice(start + 1, end + 1)
         if request.spec.prompt_logprobs:
-            scored = score(unembed, delta, hidden, reading.tokens[follows])
+            scored = score(unembed, delta, hidden, torch.tensor(reading.tokens[follows]))
             request.prompt_logprobs[follows] = scored.numpy()
         if k := request.spec.topk_prompt_logprobs:
             ids, logprobs = likeliest(unembed, delta, hidden, k)
@@ -212,17 +209,17 @@ class Sampler:
             request.topk_logprobs[follows] = logprobs.numpy()
 
     def _seat(self) -> None:
-        """Give the rows of prompts that have been read their first token and a slot."""
+        """Give the rows of prompts that have been read their first token, and a slot."""
         for reading in list(self.reading):
-            if reading.logits is None or reading.cache is None:
-                continue
-            length = len(reading.tokens) + 1
-            while reading.rows and self._fits(len(self.rows) + 1, max(self._longest(), length)):
+            while reading.logits is not None and reading.rows and self._has_place(reading):
                 row = reading.rows.pop(0)
-                if self._write([row], reading.logits[None]):
-                    continue
-                self.cache.reserve(len(self.rows) + 1, length)
-                self.cache.adopt(len(self.rows), reading.cache)
-                self.rows.append(row)
+                if not self._write([row], reading.logits[None]):
+                    self.cache.reserve(len(self.rows) + 1, row.length)
+                    self.cache.adopt(len(self.rows), reading.cache)
+                    self.rows.append(row)
             if not reading.rows:
                 self.reading.remove(reading)
+
+    def _has_place(self, reading: Reading) -> bool:
+        longest = max(self._longest(), len(reading.tokens))
+        return self._fits(len(self.rows) + 1, longest + HEADROOM)

@@ -14,15 +14,31 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from rsigym.local.tinker.promise import fail, resolve
-from rsigym.local.tinker.sampler import Sampler
 
-__all__ = ["Scheduler", "Steps"]
+__all__ = ["RunningBatch", "Scheduler", "Steps", "single"]
 
 type Steps[T] = Generator[None, None, T]
 """Work in units: yields between them, returns its result."""
+
+
+def single[T](call: Callable[[], T]) -> Steps[T]:
+    """Work of one unit."""
+    yield from ()
+    return call()
+
+
+class RunningBatch(Protocol):
+    """The sampling side: `Sampler`."""
+
+    @property
+    def busy(self) -> bool: ...
+
+    def step(self) -> None: ...
+
+    def fail_all(self, error: BaseException) -> None: ...
 
 
 @dataclass
@@ -39,7 +55,7 @@ class Scheduler:
         clock: Seconds that have passed.
     """
 
-    def __init__(self, sampler: Sampler, clock: Callable[[], float] = time.perf_counter):
+    def __init__(self, sampler: RunningBatch, clock: Callable[[], float] = time.perf_counter):
         self._sampler = sampler
         self._clock = clock
         self._lanes: dict[str, deque[_Work]] = {}

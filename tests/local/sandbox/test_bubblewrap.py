@@ -1,8 +1,10 @@
 """What bubblewrap keeps apart, tried from inside."""
 
+import ast
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import uuid
 from pathlib import Path
@@ -10,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import rsigym
-from rsigym.local.sandbox import Isolation, interpreter
+from rsigym.local.sandbox import Isolation, Sandbox, interpreter
 from rsigym.local.sandbox.layout import FOLDERS
+from rsigym.platform.errors import OperatorError
 from tests.local.sandbox.support import appeared, on_loop, opened, output, processes_with
 
 OUTSIDE = ["/root", "/etc/shadow", "/etc/hostname", "/sys", "/opt", "/srv", "/boot"]
@@ -140,31 +143,89 @@ async def test_roots_sandboxes_are_not_roots(tmp_path: Path, bubblewrap: Isolati
         assert (await sandbox.exec("echo 1 > /proc/sys/kernel/core_pattern")).exit_code != 0
 
 
+ORDINARY = """
+import asyncio, concurrent.futures.thread, os, sys
+from pathlib import Path
+from rsigym.local.sandbox import Sandbox, choose_isolation
+
+async def main(folder):
+    async with Sandbox(folder / "sandbox", isolation=choose_isolation("bubblewrap")) as sandbox:
+        print((await sandbox.exec("id -u; cat /tests/in; ls -d /root; echo out > out")).stdout)
+        await sandbox.upload(folder / "in", "/tests/in")
+        await sandbox.download("/app/out", folder / "out")
+        print((await sandbox.exec("cat /tests/in")).stdout, (folder / "out").read_text())
+    print(os.listdir(folder))
+
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_an_ordinary_user_has_sandboxes_too(folder: Path):
+    """In a process that gives root up once it has read its modules, which may be root's."""
+    if os.geteuid() != 0:
+        pytest.skip("every other test shows it")
+    (folder / "in").write_text("in")
+    os.chown(folder, 65534, 65534)
+    environment = os.environ | {"RSIGYM_HOME": str(folder / "home")}
+    words = [sys.executable, "-c", ORDINARY, str(folder)]
+    printed = subprocess.check_output(words, text=True, env=environment)
+    first, second, left = printed.splitlines()[0], printed.splitlines()[1], printed.splitlines()[-1]
+    assert first == str(b"1000\n")
+    assert second == str(b"in") + " out"
+    assert sorted(ast.literal_eval(left)) == ["home", "in", "out"]
+
+
 @on_loop
-async def test_an_interpreter_outside_the_system_is_bound(
+async def test_a_shared_network_is_the_hosts(tmp_path: Path, bubblewrap: Isolation):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        sandbox = Sandbox(tmp_path / "sandbox", isolation=bubblewrap, network=True)
+        async with sandbox:
+            assert await output(sandbox, f"exec 3<>/dev/tcp/127.0.0.1/{port}; echo in") == "in"
+            with await sandbox.listen(8080):
+                address = sandbox.address(8080).replace(":", "/")
+                assert await output(sandbox, f"exec 3<>/dev/tcp/{address}; echo in") == "in"
+
+
+@on_loop
+async def test_an_interpreter_outside_the_system_is_shown(
     folder: Path, bubblewrap: Isolation, monkeypatch: pytest.MonkeyPatch
 ):
-    python = _copy_of_this_python(folder / "home" / "python")
+    python = _copied_python(folder / "home" / "python")
     monkeypatch.setattr(interpreter, "SYSTEM_PYTHONS", ())
     monkeypatch.setattr(sys, "base_prefix", str(folder / "home" / "python"))
     monkeypatch.setattr(sys, "executable", str(python))
     interpreter.choose_interpreter.cache_clear()
     try:
         async with opened(folder, bubblewrap) as sandbox:
-            path = await output(sandbox, f"{python.name} -c 'import sys; print(sys.executable)'")
-            assert path.startswith("/opt/python/bin/") or path.startswith("/usr/bin/")
-            assert "/opt/python/bin" in await output(sandbox, "tr '\\0' ' ' < /proc/1/cmdline")
+            supervisor = await output(sandbox, "tr '\\0' ' ' < /proc/1/cmdline")
+            assert supervisor.startswith(f"{python} -I -S")
+            assert str(python.parent) in await output(sandbox, "echo $PATH")
+            seen = await output(sandbox, f"ls -A {folder} {folder}/home")
+            assert seen.split() == [f"{folder}:", "home", f"{folder}/home:", "python"]
     finally:
         interpreter.choose_interpreter.cache_clear()
 
 
-def _copy_of_this_python(prefix: Path) -> Path:
-    """An installation with no more than what the supervisor needs; its program."""
-    standard_library = Path(os.__file__).parent
+def test_no_interpreter_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(interpreter, "SYSTEM_PYTHONS", ("/nowhere/python3",))
+    monkeypatch.setattr(sys, "base_prefix", "/")
+    interpreter.choose_interpreter.cache_clear()
+    try:
+        with pytest.raises(OperatorError, match="install python3 as /nowhere/python3"):
+            interpreter.choose_interpreter(None)
+    finally:
+        interpreter.choose_interpreter.cache_clear()
+
+
+def _copied_python(prefix: Path) -> Path:
+    """The system's Python as an installation of its own, with no more than what is needed."""
+    ask = "import os, sys; print(os.path.dirname(os.__file__)); print(sys.executable)"
+    words = ["/usr/bin/python3", "-I", "-c", ask]
+    library, program = subprocess.check_output(words, text=True).split()
     unused = shutil.ignore_patterns("test", "*-packages", "__pycache__", "config-*", "idlelib")
-    shutil.copytree(standard_library, prefix / "lib" / standard_library.name, ignore=unused)
-    for library in Path(sys.base_prefix, "lib").glob("libpython*.so*"):
-        shutil.copy(library, prefix / "lib")
-    program = Path(os.path.realpath(sys.executable))
+    shutil.copytree(library, prefix / "lib" / Path(library).name, ignore=unused)
     (prefix / "bin").mkdir()
-    return Path(shutil.copy(program, prefix / "bin"))
+    return Path(shutil.copy(os.path.realpath(program), prefix / "bin"))

@@ -163,14 +163,14 @@ async def test_downloads_are_bounded_in_bytes(tmp_path: Path, isolation: Isolati
 @on_loop
 async def test_downloads_are_bounded_in_number(tmp_path: Path, isolation: Isolation):
     async with opened(tmp_path, isolation, Limits(download_files=100)) as sandbox:
-        await output(sandbox, "touch file{1..3000}")
+        await output(sandbox, "touch file{1..500}")
         assert await sandbox.download("/app", tmp_path / "out")
     assert 90 <= len(os.listdir(tmp_path / "out")) <= 100
 
 
 @on_loop
 async def test_downloads_are_bounded_in_depth(tmp_path: Path, isolation: Isolation):
-    dig = "import os\nfor _ in range(3000): os.mkdir('deeper'); os.chdir('deeper')"
+    dig = "import os\nfor _ in range(1200): os.mkdir('deeper'); os.chdir('deeper')"
     async with opened(tmp_path, isolation) as sandbox:
         await output(sandbox, f'python3 -c "{dig}"')
         await output(sandbox, "echo fine > /app/fine")
@@ -189,11 +189,11 @@ async def test_a_setuid_bit_does_not_come_out(tmp_path: Path, isolation: Isolati
 
 
 @on_loop
-async def test_ten_thousand_files_come_out(tmp_path: Path, isolation: Isolation):
+async def test_thousands_of_files_come_out(tmp_path: Path, isolation: Isolation):
     async with opened(tmp_path, isolation) as sandbox:
-        await output(sandbox, "mkdir many; cd many; touch f{1..10000}")
+        await output(sandbox, "mkdir many; cd many; touch f{1..3000}")
         assert await sandbox.download("/app/many", tmp_path / "out") == []
-    assert len(os.listdir(tmp_path / "out")) == 10_000
+    assert len(os.listdir(tmp_path / "out")) == 3000
 
 
 @on_loop

@@ -31,12 +31,20 @@ def guard_supervisor() -> None:
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
+def allow_open_files() -> int:
+    """Lets this process open as many files as it may; the limit that its commands get."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft
+
+
 def become_command(
     command: str,
     cwd: str,
     env: Mapping[str, str],
     fds: Sequence[int],
     rlimits: Mapping[str, int],
+    open_files: int,
 ) -> NoReturn:
     """Turns a forked child of the supervisor into `bash -c command`.
 
@@ -46,17 +54,20 @@ def become_command(
         env: Its whole environment.
         fds: Its standard input, output and error.
         rlimits: By the names of the `resource` module.
+        open_files: How many files it may open before it raises that limit itself.
     """
     try:
         os.setsid()
         for number, fd in enumerate(fds):
             os.dup2(fd, number)
-        os.closerange(3, 1 << 20)
+        close_from(3)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         _prefer_for_oom()
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         os.chdir(cwd)
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, hard))
         for name, value in rlimits.items():
             _lower_rlimit(getattr(resource, name), value)
         os.execve("/bin/bash", ["bash", "-c", command], env)
@@ -64,6 +75,16 @@ def become_command(
         os.write(2, f"sandbox: {error}\n".encode(errors="replace"))
     finally:
         os._exit(NOT_STARTED)
+
+
+def close_from(first: int) -> None:
+    """Closes every descriptor from `first` on; `os.closerange` tries each number that may be."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) >= first:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the one that the listing itself was read from
 
 
 def _prefer_for_oom() -> None:

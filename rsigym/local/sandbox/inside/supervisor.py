@@ -24,13 +24,21 @@ import time
 
 from .commands import CHUNK_BYTES, Command, Stream
 from .messages import receive, send
-from .processes import KILL_PATIENCE_S, become_command, descendants, end, family, guard_supervisor
+from .processes import (
+    KILL_PATIENCE_S,
+    allow_open_files,
+    become_command,
+    close_from,
+    descendants,
+    end,
+    family,
+    guard_supervisor,
+)
 from .tree import receive_tree, send_tree
 
 TYPE_CHECKING = False  # `typing` itself would be a tenth of the start of a sandbox
 if TYPE_CHECKING:
     from typing import Any, NoReturn
-
 
 _CHANNEL = 3
 
@@ -43,19 +51,21 @@ def main() -> None:
     that transfers may not leave.
     """
     os.dup2(int(sys.argv[1]), _CHANNEL, inheritable=False)
-    os.closerange(_CHANNEL + 1, 1 << 20)
+    close_from(_CHANNEL + 1)
     os.umask(0o022)
+    open_files = allow_open_files()
     guard_supervisor()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    Supervisor(socket.socket(fileno=_CHANNEL), json.loads(sys.argv[2])).run()
+    config = json.loads(sys.argv[2])
+    Supervisor(socket.socket(fileno=_CHANNEL), config, open_files).run()
 
 
 class Supervisor:
     """Requests, outputs, ended processes and deadlines, in one thread."""
 
-    def __init__(self, channel: socket.socket, config: dict[str, Any]):
-        self._channel, self._config = channel, config
+    def __init__(self, channel: socket.socket, config: dict[str, Any], open_files: int):
+        self._channel, self._config, self._open_files = channel, config, open_files
         self._is_init = os.getpid() == 1
         self._commands: dict[int, Command] = {}  # by pid
         self._streams: dict[int, Stream] = {}  # by descriptor
@@ -72,10 +82,10 @@ class Supervisor:
         self._send({"ready": True})
         while True:
             for fd, _ in self._poll.poll(self._milliseconds_left()):
-                if fd in self._streams:
-                    self._read(fd)
-                elif fd == self._ended:
+                if fd == self._ended:
                     os.read(fd, CHUNK_BYTES)
+                elif fd != _CHANNEL:
+                    self._read(fd)
                 elif not self._serve():
                     self._kill_all()
                     return
@@ -86,13 +96,14 @@ class Supervisor:
         """Does one request; False when the host is gone."""
         try:
             request, fds, _ = receive(self._channel)
-        except ConnectionError:
+        except OSError:
             return False
         if request is None:
             return False
-        operation = getattr(self, f"_do_{request['op']}")
         try:
-            operation(request, fds)
+            if "error" in request:
+                raise OSError(*request["error"])
+            getattr(self, f"_do_{request['op']}")(request, fds)
         except OSError as error:
             self._send({"id": request["id"], "error": [error.errno, error.strerror]})
         finally:
@@ -119,6 +130,7 @@ class Supervisor:
                     request["env"],
                     (fds[0], *(stream.writer for stream in streams)),
                     self._config["rlimits"],
+                    self._open_files,
                 )
             self._commands[pid] = Command(request["id"], request["timeout_s"], streams)
         except OSError:
@@ -150,7 +162,7 @@ class Supervisor:
     def _transfer(self, request: dict[str, Any], fd: int) -> NoReturn:
         try:
             link = socket.socket(fileno=os.dup2(fd, _CHANNEL, inheritable=False))
-            os.closerange(_CHANNEL + 1, 1 << 20)
+            close_from(_CHANNEL + 1)
             try:
                 path = _confined(request["path"], self._config["root"])
                 if request["give"]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-
 BATCH_FILES = 64  # descriptors in flight at once; the kernel bounds them by the open-files limit
 BATCH_ENTRIES = 1024
 MOST_NAMED = 100  # of what was left out

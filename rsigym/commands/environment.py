@@ -1,0 +1,70 @@
+"""Making the environment of a run from its command line."""
+
+import argparse
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from rsigym.commands.extras import require_local
+from rsigym.platform.errors import OperatorError
+
+if TYPE_CHECKING:
+    from rsigym.commands.watch import Watched
+
+__all__ = ["make_env"]
+
+_SETTINGS = (
+    "backend",
+    "budget_usd",
+    "run_dir",
+    "sandbox",
+    "n_official_tasks",
+    "n_attempts",
+    "step_limit",
+    "time_limit_s",
+)
+
+
+def make_env(arguments: argparse.Namespace) -> "Watched":
+    """
+    Raises:
+        OperatorError: There is no such environment, or a setting of it is not valid.
+    """
+    import gymnasium as gym
+
+    from rsigym.commands.watch import Watched
+    from rsigym.envs.env import RSIGymEnv
+
+    require_local()
+    given = {name: getattr(arguments, name) for name in _SETTINGS}
+    kwargs: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if arguments.model is not None:
+        kwargs["initial_system"] = {"model": arguments.model}
+    _require_ours(arguments.env_id)
+    env = gym.make(arguments.env_id, disable_env_checker=True, **kwargs)
+    assert isinstance(env.unwrapped, RSIGymEnv)
+    return Watched(env, env.unwrapped)
+
+
+def _require_ours(env_id: str) -> None:
+    """
+    Raises:
+        OperatorError: There is no such environment, or it is another package's.
+    """
+    import gymnasium as gym
+    from gymnasium.envs.registration import load_env_creator
+
+    from rsigym.envs.env import RSIGymEnv
+
+    try:
+        # `module:id` imports the module, which registers the id.
+        module, _, name = env_id.rpartition(":")
+        if module:
+            importlib.import_module(module)
+        entry_point = gym.spec(name).entry_point
+    except (gym.error.Error, ImportError) as error:
+        raise OperatorError(
+            f"there is no environment {env_id!r} ({error}); `rsigym envs` lists them"
+        ) from None
+    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    if not (isinstance(creator, type) and issubclass(creator, RSIGymEnv)):
+        raise OperatorError(f"{env_id} is not an environment of rsigym")

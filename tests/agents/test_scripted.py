@@ -1,0 +1,160 @@
+"""The scripted researcher: data of its own, and what it does with what it measures."""
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.scripted import research, training_records
+from rsigym import benchmarks
+from rsigym.benchmarks.integer_sentences import SENTENCES
+from rsigym.benchmarks.integers import problems
+from rsigym.operations import OPERATIONS
+
+SYSTEM, LEAD = "Answer.", "In answer.txt.\n\n"
+QUESTIONS = Path(__file__).parents[2] / "agents" / "scripted_questions.json"
+
+
+def said(record: dict[str, list[dict[str, str]]], role: str) -> str:
+    (content,) = (message["content"] for message in record["messages"] if message["role"] == role)
+    return content
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_records_are_different_and_their_calculations_right(seed: int):
+    records = training_records(300, seed, SYSTEM, LEAD)
+    assert len({said(record, "user") for record in records}) == 300
+    for record in records:
+        assert [message["role"] for message in record["messages"]] == [
+            "system",
+            "user",
+            "assistant",
+        ]
+        assert said(record, "user").startswith(LEAD)
+        expression, _, value = said(record, "assistant").partition(" = ")
+        assert eval(compile(ast.parse(expression, mode="eval"), "", "eval")) == int(value) >= 0
+        numbers = sorted(re.findall(r"\d+", expression))
+        assert sorted(re.findall(r"\d+", said(record, "user"))) == numbers
+
+
+def test_records_depend_on_the_seed_alone():
+    assert training_records(50, 1, SYSTEM, LEAD) == training_records(50, 1, SYSTEM, LEAD)
+    assert training_records(50, 1, SYSTEM, LEAD) != training_records(50, 2, SYSTEM, LEAD)
+
+
+def test_its_sentences_names_and_items_are_in_no_task():
+    own = json.loads(QUESTIONS.read_text())
+    sentences = {sentence for each in own["questions"].values() for sentence in each}
+    for split in SENTENCES.values():
+        assert not sentences & {s for each in split.templates.values() for s in each}
+        assert not {*own["names"]} & {*split.names}
+        assert not {*own["items"]} & {*split.items}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_official_question_is_among_its_records(seed: int):
+    benchmark = benchmarks.get("Integers")
+    official = {p.question for p in problems("official", benchmark.seed, benchmark.n_official)}
+    assert not official & {
+        said(record, "user").removeprefix(LEAD)
+        for record in training_records(300, seed, SYSTEM, LEAD)
+    }
+
+
+class PaperEnv:
+    """Answers the researcher's calls with given development scores; nothing is measured."""
+
+    def __init__(self, scores: dict[tuple[str, str], float], refuse: str = ""):
+        self.scores = scores
+        self.refuse = refuse
+        self.calls: list[dict[str, Any]] = []
+
+    def reset(self, *, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"status": 0, "evidence": {"initial_system": {"model": "base"}}}, {}
+
+    def step(
+        self, action: dict[str, Any]
+    ) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        OPERATIONS[action["op"]].model_validate(action["args"])
+        self.calls.append(action)
+        if action["op"] == self.refuse:
+            refusal = {"status": 2, "evidence": {"error": {"message": "not allowed"}}}
+            return refusal, 0.0, False, False, {}
+        answer = getattr(self, action["op"].replace(".", "_"))(action["args"])
+        return {"status": 0, "evidence": answer}, 0.0, False, False, {}
+
+    def done(self, op: str) -> list[dict[str, Any]]:
+        return [call["args"] for call in self.calls if call["op"] == op]
+
+    def budget_balance(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"free_usd": 5.0}
+
+    def evaluation_submit(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"handle": f"{args['model']} {args['harness']}"}
+
+    def training_submit(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"handle": "training-1"}
+
+    def run_wait(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"ended": [{"handle": args["handles"][0], "state": "done"}], "running": []}
+
+    def evaluation_status(self, args: dict[str, Any]) -> dict[str, Any]:
+        model, harness = args["handle"].split()
+        trials = [{"trial": f"t-{n}-1", "task": f"t-{n}", "reward": n % 2} for n in range(4)]
+        return {**args, "score": self.scores[model, harness], "trials": trials}
+
+    def evaluation_read(self, args: dict[str, Any]) -> dict[str, Any]:
+        messages = [SYSTEM, LEAD + "What is 1 + 1?", "3"]
+        text = json.dumps({"steps": [{"message": message} for message in messages]})
+        offset = args["offset"]
+        end = offset + 40
+        return {"content": text[offset:end], "next_offset": end if end < len(text) else None}
+
+    def training_status(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"checkpoint": "tinker://trained"}
+
+    def workspace_list(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"files": [{"path": f"harness/{name}"} for name in ("agent.py", "run.sh")]}
+
+    def workspace_read(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"content": f"the starting {args['path']}"}
+
+    def workspace_write(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"path": args["path"], "size": len(args["content"])}
+
+    def run_submit(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"episode_ended": True}
+
+
+PAIRS = [(m, h) for m in ("base", "tinker://trained") for h in ("harness", "calculator")]
+
+
+@pytest.mark.parametrize("best", PAIRS)
+def test_the_best_of_four_measured_pairs_is_submitted(best: tuple[str, str]):
+    env = PaperEnv({pair: 0.8 if pair == best else 0.2 for pair in PAIRS})
+    research(env, seed=7)
+    measured = [(args["model"], args["harness"]) for args in env.done("evaluation.submit")]
+    assert sorted(measured) == sorted(PAIRS)
+    assert env.done("run.submit") == [{"model": best[0], "harness": best[1]}]
+    assert env.calls[-1]["op"] == "run.submit"
+
+
+def test_it_trains_on_its_own_records_in_the_form_that_trials_showed():
+    env = PaperEnv(dict.fromkeys(PAIRS, 0.5))
+    research(env, seed=7)
+    written = {args["path"]: args["content"] for args in env.done("workspace.write")}
+    records = [json.loads(line) for line in written["data/train.jsonl"].splitlines()]
+    assert records == training_records(len(records), 7, SYSTEM, LEAD)
+    (training,) = env.done("training.submit")
+    assert training["data"] == "data/train.jsonl"
+    assert written["calculator/run.sh"] == "the starting harness/run.sh"
+    assert "ast.parse" in written["calculator/agent.py"]
+
+
+def test_a_call_that_is_not_done_ends_it_with_the_reason():
+    env = PaperEnv(dict.fromkeys(PAIRS, 0.5), refuse="training.submit")
+    with pytest.raises(RuntimeError, match=r"training\.submit was not done: .*not allowed"):
+        research(env, seed=7)

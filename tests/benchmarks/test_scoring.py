@@ -1,0 +1,135 @@
+"""Scores from trials: what counts, what is missing, and how wide the interval is."""
+
+import itertools
+import json
+import math
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rsigym.benchmarks import score, score_trials
+from rsigym.benchmarks.scoring import pass_at
+
+
+@dataclass(frozen=True)
+class Trial:
+    task: str
+    attempt: int
+    reward: float | None = None
+    error: object | None = None
+
+
+@st.composite
+def evaluations(draw: st.DrawFn) -> tuple[list[Trial], int, int]:
+    """Some trials of an evaluation, in any order, with its numbers of tasks and attempts."""
+    n_tasks, n_attempts = draw(st.integers(1, 6)), draw(st.integers(1, 4))
+    places = list(itertools.product(range(n_tasks), range(n_attempts)))
+    chosen = draw(st.lists(st.sampled_from(places), unique=True))
+    rewards = st.none() | st.floats(0, 1) | st.just(1.0)
+    errors = st.none() | st.just("timeout")
+    return [Trial(f"t{t}", a, draw(rewards), draw(errors)) for t, a in chosen], n_tasks, n_attempts
+
+
+@given(evaluations())
+def test_every_expected_trial_counts_the_same_and_a_lost_one_as_zero(
+    evaluation: tuple[list[Trial], int, int],
+):
+    trials, n_tasks, n_attempts = evaluation
+    result = score(trials, n_tasks, n_attempts)
+    given_rewards = [trial.reward for trial in trials if trial.reward is not None]
+    assert result.score == pytest.approx(sum(given_rewards) / (n_tasks * n_attempts))
+    assert result.valid == len(given_rewards)
+    assert result.valid + result.missing == result.expected == n_tasks * n_attempts
+    assert result.errored == sum(trial.error is not None for trial in trials)
+    assert result.complete == (result.missing == 0)
+
+
+@given(evaluations(), st.randoms())
+def test_the_order_of_trials_does_not_matter(
+    evaluation: tuple[list[Trial], int, int], random: Random
+):
+    trials, n_tasks, n_attempts = evaluation
+    shuffled = random.sample(trials, len(trials))
+    assert score(shuffled, n_tasks, n_attempts) == score(trials, n_tasks, n_attempts)
+
+
+@given(evaluations())
+def test_the_interval_holds_the_score_and_pass_at_k_rises_with_k(
+    evaluation: tuple[list[Trial], int, int],
+):
+    result = score(*evaluation)
+    low, high = result.interval
+    assert -1e-9 <= low <= result.score + 1e-9
+    assert result.score - 1e-9 <= high <= 1 + 1e-9
+    rates = list(result.pass_at.values())
+    assert rates == sorted(rates)
+
+
+def test_a_reward_counts_although_the_harness_failed():
+    result = score([Trial("a", 0, 1.0, "timeout")], 1, 1)
+    assert (result.score, result.valid, result.errored, result.missing) == (1.0, 1, 1, 0)
+
+
+@pytest.mark.parametrize("reward", [None, math.nan, math.inf, True, "1", [1.0], {"reward": 1.0}])
+def test_what_is_no_finite_number_is_a_missing_reward(reward: float | None):
+    result = score([Trial("a", 0, reward), Trial("b", 0, 1)], 2, 1)
+    assert (result.score, result.valid, result.missing) == (0.5, 1, 1)
+
+
+@given(st.integers(1, 6).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
+def test_pass_at_k_is_the_share_of_draws_with_a_success(attempts: tuple[int, int]):
+    n, passed = attempts
+    outcomes = [True] * passed + [False] * (n - passed)
+    for k in range(1, n + 1):
+        draws = [any(draw) for draw in itertools.combinations(outcomes, k)]
+        assert pass_at(k, n, passed) == pytest.approx(sum(draws) / len(draws))
+
+
+@pytest.mark.parametrize(("k", "n", "passed"), [(0, 3, 1), (4, 3, 1), (1, 3, 4), (1, 3, -1)])
+def test_an_impossible_pass_at_k_is_refused(k: int, n: int, passed: int):
+    with pytest.raises(ValueError, match="pass@"):
+        pass_at(k, n, passed)
+
+
+def test_the_interval_is_over_tasks_and_not_over_attempts():
+    apart = [Trial(f"t{t}", a, float(t % 2)) for t in range(10) for a in range(20)]
+    low, high = score(apart, 10, 20).interval
+    assert high - low > 0.4
+
+
+def test_an_interval_over_equal_tasks_is_a_point():
+    assert score([Trial(f"t{t}", 0, 1) for t in range(5)], 5, 1).interval == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("trials", "n_tasks", "n_attempts"),
+    [
+        ([Trial("a", 0, 1), Trial("a", 0, 1)], 1, 2),
+        ([Trial("a", 2, 1)], 1, 2),
+        ([Trial("a", -1, 1)], 1, 2),
+        ([Trial("a", 0, 1), Trial("b", 0, 1)], 1, 2),
+        ([], 0, 1),
+    ],
+)
+def test_trials_that_do_not_belong_are_refused(trials: list[Trial], n_tasks: int, n_attempts: int):
+    with pytest.raises(ValueError, match=r"one too many|were expected|nothing to score"):
+        score(trials, n_tasks, n_attempts)
+
+
+@given(evaluations())
+def test_a_running_evaluation_is_scored_over_all_that_is_expected(
+    evaluation: tuple[list[Trial], int, int],
+):
+    trials, n_tasks, n_attempts = evaluation
+    whole = score(trials, n_tasks, n_attempts)
+    running = json.loads(json.dumps(score_trials(trials, n_tasks * n_attempts)))
+    for name in ("score", "expected", "valid", "errored", "missing", "complete"):
+        assert running[name] == pytest.approx(getattr(whole, name))
+
+
+def test_an_ended_evaluation_says_its_attempts():
+    ended = score_trials([Trial(t, a, a / 2) for t in "ab" for a in range(3)], 6)
+    assert ended["pass_at"] == {"1": pytest.approx(1 / 3), "2": pytest.approx(2 / 3), "3": 1.0}

