@@ -31,7 +31,7 @@ class Benchmark:
     generate: Callable[[Split, int, int], list[Task]]
     n_development: int = 40
     n_official: int = 40
-    agent_timeout_s: float = 120
+    agent_timeout_s: float = 300
     seed: int = 0
 
     def tasks(self, split: Split, folder: Path) -> list[Path]:

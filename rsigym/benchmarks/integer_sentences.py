@@ -24,9 +24,9 @@ class Sentences:
 
 _DEVELOPMENT = Sentences(
     templates={
-        "sum": ("What is {a} + {b}?", "Add {a} and {b}."),
-        "difference": ("What is {a} - {b}?", "Subtract {b} from {a}."),
-        "product": ("What is {a} * {b}?", "Multiply {a} by {b}."),
+        "sum": ("What is {a} + {b}?", "{a} + {b} = ?"),
+        "difference": ("What is {a} - {b}?", "{a} - {b} = ?"),
+        "product": ("What is {a} * {b}?", "{a} * {b} = ?"),
         "gain": (
             "{name} has {a} {items} and buys {b} more. How many {items} does {name} have now?",
             "There were {a} {items} in the box and {name} put in {b} more. "

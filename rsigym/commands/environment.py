@@ -37,8 +37,9 @@ def make_env(arguments: argparse.Namespace) -> "Watched":
     require_local()
     given = {name: getattr(arguments, name) for name in _SETTINGS}
     kwargs: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if arguments.model is not None:
-        kwargs["initial_system"] = {"model": arguments.model}
+    system = {"model": arguments.model, "harness": arguments.harness}
+    if given_system := {name: value for name, value in system.items() if value is not None}:
+        kwargs["initial_system"] = given_system
     _require_ours(arguments.env_id)
     env = gym.make(arguments.env_id, disable_env_checker=True, **kwargs)
     assert isinstance(env.unwrapped, RSIGymEnv)

@@ -47,6 +47,7 @@ def add_to(commands: Subparsers) -> None:
     add("--official-tasks", type=int, metavar="N", dest="n_official_tasks", help="the first N only")
     add("--attempts", type=int, metavar="N", dest="n_attempts", help="trials of an official task")
     add("--model", metavar="MODEL", help="the initial model: its name, or a Hugging Face folder")
+    add("--harness", metavar="HARNESS", help="the initial harness: its name, or a folder")
     add("--step-limit", type=int, metavar="N", help="calls after which the run is cut off")
     add("--time-limit", type=float, metavar="S", dest="time_limit_s", help="the same in seconds")
     add("--json", action="store_true", help="print the result, and nothing else, to stdout")

@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self
 
 import gymnasium as gym
 
@@ -136,8 +136,7 @@ class Watcher:
 
 def _jobs(episode: Episode) -> list[Job]:
     """Every job of an episode, those that have ended and official evaluations included."""
-    # A protocol is no class that `isinstance` could ask for, and every job is an object.
-    return [*episode.jobs.of(cast("type[Job]", object)), *episode.official.jobs]
+    return [*episode.jobs.all(), *episode.official.jobs]
 
 
 def _budget(episode: Episode) -> Budget:
@@ -147,13 +146,11 @@ def _budget(episode: Episode) -> Budget:
 
 def progress_of(job: Job) -> Progress:
     """How far a training run or an evaluation is. Cheap: it is asked several times a second."""
+    done, total = job.progress
     if isinstance(job, EvaluationJob):
         rewards = [record.reward or 0.0 for record in list(job.records)]
         detail = f"mean reward {sum(rewards) / len(rewards):.3f}" if rewards else ""
-        return Progress(job.handle, len(rewards), job.plan.expected, "trials", job.state, detail)
-    summary = job.summary()
-    done, total, nll = summary["step"], summary["steps"], summary["nll"]
-    assert isinstance(done, int)
-    assert isinstance(total, int)
+        return Progress(job.handle, done, total, "trials", job.state, detail)
+    nll = job.summary()["nll"]
     detail = f"nll {nll:.4f}" if isinstance(nll, float) else ""
     return Progress(job.handle, done, total, "steps", job.state, detail)

@@ -8,7 +8,8 @@ from rsigym.operations.json_value import Json
 from rsigym.platform.errors import BudgetExhausted
 from rsigym.platform.meter import Meter
 from rsigym.services.endpoint import chat_app, serve
-from rsigym.services.inference import InferenceService, TrialModel
+from rsigym.services.inference import InferenceService
+from rsigym.services.trial_model import TrialModel
 from rsigym.services.trials import Serve
 
 __all__ = ["TrialEndpoints"]

@@ -23,8 +23,8 @@ def render_text(episode: Episode, steps: int) -> str:
     ):
         lines.append(f"{name}: initial {_score(initial)}, best in development {_score(best)}")
     for job in episode.running():
-        summary = job.summary()
-        lines.append(f"{summary['handle']}: {summary['done']} of {summary['total']}")
+        done, whole = job.progress
+        lines.append(f"{job.handle}: {done} of {whole}")
     return "\n".join(lines)
 
 

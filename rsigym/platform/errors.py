@@ -4,9 +4,10 @@
 because of an agent, a file, a model or a provider: the pipeline turns it into evidence.
 """
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from rsigym.operations.json_value import Json
+if TYPE_CHECKING:
+    from rsigym.operations.json_value import Json
 
 __all__ = [
     "BadCall",
@@ -43,7 +44,7 @@ class Failure(RSIGymError):
 
     side: Side = "platform"
 
-    def __init__(self, message: str, **details: Json):
+    def __init__(self, message: str, **details: "Json"):
         super().__init__(message)
         self.message = message
         self.details = details
@@ -51,7 +52,7 @@ class Failure(RSIGymError):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.__dict__)
 
-    def evidence(self) -> dict[str, Json]:
+    def evidence(self) -> "dict[str, Json]":
         """What the agent is shown."""
         return {
             "error": {
@@ -99,7 +100,7 @@ class BudgetExhausted(Failure):
 class ServiceFailure(Failure):
     """A service, or something it depends on, failed although the call was right."""
 
-    def __init__(self, message: str, *, side: Side = "platform", **details: Json):
+    def __init__(self, message: str, *, side: Side = "platform", **details: "Json"):
         super().__init__(message, **details)
         self.side = side
 

@@ -146,14 +146,16 @@ def _platform_fault(operation: Operation, error: Exception) -> ServiceFailure:
     )
 
 
-def _jsonable(value: object) -> Json:
-    """Whatever an agent sent, in a form that can be written down."""
+def _jsonable(value: object, depth: int = 64) -> Json:
+    """Whatever an agent sent, in a form that can be written down, and not deeper than `depth`."""
     match value:
         case None | bool() | int() | float() | str():
             return value
-        case list() | tuple():
-            return [_jsonable(each) for each in value]
-        case dict():
-            return {str(key): _jsonable(each) for key, each in value.items()}
+        case list() | tuple() if depth:
+            return [_jsonable(each, depth - 1) for each in value]
+        case dict() if depth:
+            return {str(key): _jsonable(each, depth - 1) for key, each in value.items()}
+        case list() | tuple() | dict():
+            return "…"
         case _:
             return repr(value)

@@ -149,8 +149,10 @@ def _text(x: float, y: float, content: str, anchor: str) -> Html:
 def _padded(values: Sequence[float]) -> tuple[float, float]:
     """The range of values, with some room; never empty."""
     low, high = min(values), max(values)
-    room = (high - low) * 0.08
-    return (low - room, high + room) if high > low else (low - 0.5, high + 0.5)
+    size = max(1.0, abs(low), abs(high))
+    # Values that differ by rounding alone are drawn as one.
+    room = (high - low) * 0.08 if high - low > 1e-9 * size else size / 2
+    return low - room, high + room
 
 
 def _tick_step(extent: float, most: int = 6) -> float:

@@ -14,14 +14,16 @@ from rsigym.operations.evaluation import (
 )
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import BadCall
-from rsigym.platform.ledger import Item
+from rsigym.platform.ledger import Item, total
 from rsigym.platform.meter import Meter
+from rsigym.platform.prices import TokenPrice
 from rsigym.platform.records import write_json
 from rsigym.platform.service import Evidence, Prepared, Quote
 from rsigym.services.evaluation_job import EvaluationJob, EvaluationPlan, Trials
 from rsigym.services.harness import pack
 from rsigym.services.jobs import Jobs
 from rsigym.services.trial_files import list_trial_files, read_trial_file
+from rsigym.services.trial_model import ALLOWANCE
 from rsigym.services.trial_records import TrialRecord
 from rsigym.services.workspace_files import Workspace
 
@@ -31,8 +33,8 @@ __all__ = ["EvaluationService", "Models"]
 class Models(Protocol):
     """What evaluation needs to know of inference."""
 
-    def require(self, model: str) -> None:
-        """Raise `BadCall`, naming what there is, unless the model can be asked."""
+    def price(self, model: str) -> TokenPrice:
+        """What a model costs; raises `BadCall`, naming what there is, if it cannot be asked."""
         ...
 
 
@@ -66,9 +68,8 @@ class EvaluationService:
         match operation:
             case EvaluationSubmit():
                 plan = self._plan(operation)
-                return Prepared(
-                    lambda meter: self._submit(operation, plan, meter), self._quote(plan)
-                )
+                quote = self._quote(plan, self._models.price(operation.model))
+                return Prepared(lambda meter: self._submit(operation, plan, meter), quote)
             case EvaluationStatus():
                 job = self._jobs.get(operation.handle, EvaluationJob)
                 return Prepared(lambda _: {**job.summary(), "trials": [*map(_line, job.records)]})
@@ -102,15 +103,20 @@ class EvaluationService:
         benchmark = self.benchmark(call.benchmark)
         tasks = _chosen(self._development[benchmark], call)
         harness = pack(self._workspace.resolve(call.harness))
-        self._models.require(call.model)
         return EvaluationPlan(
             benchmark, tasks, call.n_attempts, call.model, harness, call.timeout_multiplier
         )
 
-    def _quote(self, plan: EvaluationPlan) -> Quote:
-        milliseconds, price = plan.trial_milliseconds, self._trials.sandbox_millisecond
-        item = Item("sandbox", "trial", milliseconds * plan.expected, "millisecond", price)
-        return Quote(worst=item.amount, hold=milliseconds * price, items=(item,))
+    def _quote(self, plan: EvaluationPlan, price: TokenPrice) -> Quote:
+        """Expected is what this run's trials have cost so far; the worst case before the first."""
+        milliseconds, millisecond = plan.trial_milliseconds, self._trials.sandbox_millisecond
+        sandbox = Item("sandbox", "trial", milliseconds * plan.expected, "millisecond", millisecond)
+        items = (sandbox, *ALLOWANCE.items(price, plan.expected))
+        ended = [job for job in self._jobs.of(EvaluationJob) if job.records]
+        trials = sum(len(job.records) for job in ended)
+        worst = total(items)
+        expected = sum(job.cost for job in ended) * plan.expected // trials if trials else worst
+        return Quote(min(expected, worst), worst, milliseconds * millisecond, items)
 
     def _submit(self, call: EvaluationSubmit, plan: EvaluationPlan, meter: Meter) -> Evidence:
         def make(handle: str) -> EvaluationJob:

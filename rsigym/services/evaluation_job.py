@@ -126,6 +126,10 @@ class EvaluationJob:
         return self._state
 
     @property
+    def progress(self) -> tuple[int, int]:
+        return len(self.records), self.plan.expected
+
+    @property
     def score(self) -> dict[str, Json]:
         """The score of the trials that have ended."""
         plan = self.plan
@@ -142,6 +146,7 @@ class EvaluationJob:
         error: dict[str, Json] = {"error": self.error} if self.error else {}
         return {
             "handle": self.handle,
+            "kind": "evaluation",
             "state": self.state,
             "benchmark": self.plan.benchmark,
             "model": self.plan.model,
@@ -176,15 +181,16 @@ class EvaluationJob:
 
     def _end(self, future: Future[JobState]) -> None:
         try:
+            self._meter.settle()
+            self._score = self.score
             self._state = future.result()
         except CancelledError:
             self._state = "cancelled"
         except Exception as error:  # noqa: BLE001 -- whatever it was, the job has failed of it
             self._state, self.error = "failed", f"the evaluation could not go on: {error!r}"
-        self._score = self.score
-        self._meter.settle()
-        self._ended.set()
-        self._changed()
+        finally:
+            self._ended.set()
+            self._changed()
 
     async def _trial(self, task: Path, attempt: int) -> None:
         async with self._trials.slots:

@@ -1,20 +1,18 @@
 """The inference service: chat completions of base models and of checkpoints."""
 
-import asyncio
 from collections.abc import Sequence
 
 from rsigym.operations import Operation
 from rsigym.operations.inference import InferenceChat, InferenceModels
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import BadCall
-from rsigym.platform.meter import Meter
-from rsigym.platform.prices import PriceBook
+from rsigym.platform.prices import PriceBook, TokenPrice
 from rsigym.platform.service import Evidence, Prepared, Quote
 from rsigym.services.chat import Ask
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.tinker_client import Sampler, TinkerClient
 
-__all__ = ["InferenceService", "TrialModel"]
+__all__ = ["InferenceService"]
 
 
 class InferenceService:
@@ -54,13 +52,13 @@ class InferenceService:
     def close(self) -> None:
         """Nothing goes on after its answer."""
 
-    def require(self, model: str) -> None:
-        """Check that a model can be asked.
+    def price(self, model: str) -> TokenPrice:
+        """What a model that can be asked costs a token.
 
         Raises:
-            BadCall: It cannot; the message names those that can.
+            BadCall: It cannot be asked; the message names those that can.
         """
-        self._sampler(model)
+        return self._prices.tokens(self._sampler(model).base_model)
 
     def ask(self, request: InferenceChat) -> Ask:
         """Check and price a request. Blocks: the first for a model loads its tokenizer.
@@ -77,11 +75,6 @@ class InferenceService:
             self._prices.tokens(base),
             self._client.models()[base].context,
         )
-
-    async def complete(self, request: InferenceChat, meter: Meter) -> dict[str, Json]:
-        """Answer OpenAI's chat completion and charge `meter` what was used."""
-        ask = await asyncio.to_thread(self.ask, request)
-        return await ask.answer(meter)
 
     def _sampler(self, model: str) -> Sampler:
         if not model.startswith("tinker://") and model not in self._models:
@@ -114,48 +107,3 @@ class InferenceService:
                     }
                 )
         return {"models": models}
-
-
-class TrialModel:
-    """One model as one evaluation's trials call it: each call is held before it is made.
-
-    Attributes:
-        calls: How many were answered.
-        prompt_tokens: What they read.
-        completion_tokens: What they wrote.
-    """
-
-    def __init__(self, inference: InferenceService, model: str, meter: Meter):
-        self._inference = inference
-        self._model = model
-        self._meter = meter
-        self.calls = self.prompt_tokens = self.completion_tokens = 0
-
-    async def complete(self, request: InferenceChat) -> dict[str, Json]:
-        """As `InferenceService.complete`, for this model alone.
-
-        Raises:
-            BudgetExhausted: The worst case of the call is more than what is left.
-        """
-        if request.model != self._model:
-            raise BadCall(
-                f"model {request.model!r} is not there; this trial's is {self._model!r}",
-                code="model_not_found",
-            )
-        ask = await asyncio.to_thread(self._inference.ask, request)
-        piece = self._meter.piece(ask.worst)
-        try:
-            answer = await ask.answer(piece)
-        finally:
-            piece.settle()
-        self._count(answer["usage"])
-        return answer
-
-    def _count(self, usage: Json) -> None:
-        assert isinstance(usage, dict)
-        prompt, completion = usage["prompt_tokens"], usage["completion_tokens"]
-        assert isinstance(prompt, int)
-        assert isinstance(completion, int)
-        self.calls += 1
-        self.prompt_tokens += prompt
-        self.completion_tokens += completion

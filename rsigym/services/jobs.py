@@ -24,6 +24,11 @@ class Job(Protocol):
     @property
     def state(self) -> JobState: ...
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many of how many units (steps, trials) are done."""
+        ...
+
     def summary(self) -> dict[str, Json]:
         """State, progress and cost, small enough to list many."""
         ...
@@ -109,6 +114,11 @@ class Jobs:
         """Every job of a kind, in the order in which they were started."""
         with self._changed:
             return [job for job in self._jobs.values() if isinstance(job, kind)]
+
+    def all(self) -> list[Job]:
+        """Every job, in the order in which they were started."""
+        with self._changed:
+            return [*self._jobs.values()]
 
     def running(self) -> list[Job]:
         """The jobs that have not ended."""

@@ -39,10 +39,6 @@ class TinkerClient:
         self._connected: Connection | None = None
         self._renderers: dict[str, Renderer] = {}
 
-    def warm(self) -> None:
-        """Begin to import the SDK in the background."""
-        threading.Thread(target=import_sdk, name="rsigym-warm", daemon=True).start()
-
     def models(self) -> Mapping[str, ServedModel]:
         """The base models that are served, by name."""
         return self._connection().models

@@ -81,6 +81,10 @@ class TrainingJob:
         return self._state
 
     @property
+    def progress(self) -> tuple[int, int]:
+        return len(self._metrics), self.plan.steps
+
+    @property
     def quote(self) -> int:
         """Nano-USD of all steps."""
         return sum(self.plan.step_tokens) * self._price

@@ -71,14 +71,15 @@ async def run_trial(spec: TrialSpec, serve: Serve) -> TrialRecord:
 
     Raises:
         FileExistsError: A trial of this name has finished.
-        asyncio.CancelledError: It was cancelled. Its sandbox is gone, and there is no record
-            unless the trial had ended by then.
+        asyncio.CancelledError: It was cancelled; its sandbox is gone and it leaves no record. A
+            cancellation that comes once the sandbox is closing is too late: the record is answered.
     """
     if (spec.folder / RECORD).exists():
         raise FileExistsError(f"trial {spec.name} has a record already, in {spec.folder}")
     await asyncio.to_thread(shutil.rmtree, spec.folder, ignore_errors=True)
     record = await _attempt(spec, serve)
-    await asyncio.to_thread(store_record, record)
+    # Not in a thread: a cancellation would part what is on disk from what is answered.
+    store_record(record)
     return record
 
 
@@ -110,7 +111,7 @@ async def _run(trial: "Trial") -> "TrialResult":
     try:
         return await trial.run()
     finally:
-        # A cancellation that comes while Harbor stops the environment does not wait for the end.
+        # Harbor swallows a cancellation while it stops the environment, and awaits no end of it.
         if task and task.cancelling():
             await trial.agent_environment.stop(delete=True)
 

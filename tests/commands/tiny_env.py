@@ -79,6 +79,10 @@ class _Training:
         self._folder.mkdir(parents=True)
         self._thread.start()
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        return self._done, self._steps
+
     def summary(self) -> dict[str, Json]:
         return {
             "handle": self.handle,

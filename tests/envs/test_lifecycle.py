@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
+from rsigym.local.sandbox.owners import sweep
+
 AGENT = """
 import json
 
@@ -51,7 +53,9 @@ class Started(NamedTuple):
 
 
 @pytest.fixture
-def started(system: dict[str, str], tmp_path: Path) -> Iterator[Started]:
+def started(
+    system: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Started]:
     agent, home, runs = tmp_path / "agent.py", tmp_path / "home", tmp_path / "runs"
     agent.write_text(AGENT.replace("MODEL", repr(system["model"])))
     options = ["--agent", str(agent), "--out", str(runs), "--sandbox", "auto"]
@@ -71,6 +75,9 @@ def started(system: dict[str, str], tmp_path: Path) -> Iterator[Started]:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    # The next run with this home would do it; there is none.
+    monkeypatch.setenv("RSIGYM_HOME", str(home))
+    sweep()
 
 
 def relatives(home: Path) -> list[str]:

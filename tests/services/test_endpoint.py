@@ -16,9 +16,10 @@ from rsigym.operations.inference import InferenceChat
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import BadCall, BudgetExhausted, ServiceFailure
 from rsigym.services.endpoint import Complete, chat_app, serve
-from rsigym.services.inference import InferenceService, TrialModel
+from rsigym.services.inference import InferenceService
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.tinker_client import TinkerClient
+from rsigym.services.trial_model import TrialModel
 from tests.services.conftest import PRICES, Bench
 
 HELLO: list[Any] = [{"role": "user", "content": "Hello"}]

@@ -116,6 +116,19 @@ def run(job: EvaluationJob) -> EvaluationJob:
     return job
 
 
+def start_and_wait_until_it_asks(lab: Lab, *tasks: Path) -> EvaluationJob:
+    """An evaluation whose harness has called its model."""
+    asked = threading.Event()
+
+    def noticing_endpoint(model: str, meter: Meter, on_exhausted: Callable[[], None]) -> Serve:
+        return lambda listener: serve(listener, asked.set)
+
+    job = lab.job(*tasks, endpoint=noticing_endpoint)
+    job.start()
+    assert asked.wait(120)
+    return job
+
+
 def names(job: EvaluationJob) -> list[str]:
     return [record.name for record in job.records]
 
@@ -176,22 +189,28 @@ def test_a_model_call_that_cannot_be_paid_ends_the_evaluation(lab: Lab) -> None:
 
 
 def test_a_cancelled_evaluation_keeps_the_trials_that_ended(lab: Lab) -> None:
-    asked = threading.Event()
-
-    def noticing_endpoint(model: str, meter: Meter, on_exhausted: Callable[[], None]) -> Serve:
-        return lambda listener: serve(listener, asked.set)
-
     lab.slots = asyncio.Semaphore(1)
     tasks = lab.task("quick"), lab.task("slow", ASK + "sleep 300"), lab.task("queued")
-    job = lab.job(*tasks, endpoint=noticing_endpoint)
-    job.start()
-    assert asked.wait(120)
+    job = start_and_wait_until_it_asks(lab, *tasks)
     job.cancel()
     job.join()
     assert (job.state, job.error) == ("cancelled", None)
     assert names(job) == ["quick-1"]
     assert load_record(lab.bench.root / "evaluation-1" / "trials" / "slow-1") is None
     assert len(lab.billed()) == 2
+
+
+def test_an_evaluation_that_never_got_a_slot_costs_nothing(lab: Lab) -> None:
+    lab.slots = asyncio.Semaphore(1)
+    slow = start_and_wait_until_it_asks(lab, lab.task("slow", ASK + "sleep 300"))
+    queued = lab.job(lab.task("task"), handle="evaluation-2")
+    queued.start()
+    queued.cancel()
+    queued.join()
+    assert (queued.state, queued.records, queued.cost) == ("cancelled", [], 0)
+    assert [hold.call_id for hold in lab.ledger.open_holds("run")] == [slow.handle]
+    slow.cancel()
+    slow.join()
 
 
 def test_an_evaluation_can_be_cancelled_at_once_and_twice(lab: Lab) -> None:

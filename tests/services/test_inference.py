@@ -11,10 +11,11 @@ from rsigym.operations.training import AdamParams, LoraConfig
 from rsigym.platform.errors import BadCall, BudgetExhausted
 from rsigym.platform.meter import Meter
 from rsigym.services.chat_messages import ChatMessage
-from rsigym.services.inference import InferenceService, TrialModel
+from rsigym.services.inference import InferenceService
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.renderer import Renderer
 from rsigym.services.tinker_client import TinkerClient
+from rsigym.services.trial_model import Allowance, TrialModel
 from tests.services.conftest import PRICES, Bench
 
 HELLO: list[ChatMessage] = [{"role": "user", "content": "What is seven plus five?"}]
@@ -197,3 +198,20 @@ def test_a_call_that_is_given_up_is_not_charged(
     meter.settle()
     assert bench.ledger.balance("run").spent == 0
     assert trial.calls == 0
+
+
+def test_a_trial_has_so_many_tokens_and_is_told_what_is_left(
+    bench: Bench, service: InferenceService, loop: BackgroundLoop
+) -> None:
+    asked = _chat(max_tokens=8)
+    prompt = len(service.ask(asked).prompt)
+    trial = TrialModel(service, "tiny", meter := bench.meter(0), Allowance(prompt * 2, 20))
+    loop.run(trial.complete(asked))
+    with pytest.raises(BadCall, match="may still read") as refused:
+        loop.run(trial.complete(_chat(max_tokens=21)))
+    assert refused.value.details["code"] == "trial_tokens_exhausted"
+    loop.run(trial.complete(asked))
+    with pytest.raises(BadCall, match="may still read 0"):
+        loop.run(trial.complete(asked))
+    meter.settle()
+    assert trial.calls == 2

@@ -28,6 +28,7 @@ from rsigym.services.loop import BackgroundLoop
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.training import TrainingService
 from rsigym.services.training_job import TrainingJob
+from rsigym.services.trial_model import TrialModel
 from tests.services.conftest import PRICES, Bench
 
 PAIRS = [("What is 7 plus 5?", "12"), ("What is 3 plus 4?", "7"), ("Say yes.", "yes")]
@@ -168,7 +169,7 @@ def _handle(answer: dict[str, Any]) -> str:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -272,8 +273,10 @@ def test_a_server_that_dies_ends_what_it_did_and_the_next_call_works(
     handle = _handle(bench.call(service, _submit(config=_config(num_epochs=100))))
     job = bench.jobs.get(handle, TrainingJob)
     _until(lambda: job.summary()["step"] != 0)
-    sampling = loop.submit(inference.complete(LONG_CHAT, meter := bench.meter(0)))
-    _until(lambda: len(bench.ledger.open_holds("run")) > 0)
+    trial = TrialModel(inference, "tiny", meter := bench.meter(0))
+    sampling = loop.submit(trial.complete(LONG_CHAT))
+    piece = f"{meter.call_id}/1"
+    _until(lambda: piece in [hold.call_id for hold in bench.ledger.open_holds("run")])
     os.kill(server().pid, signal.SIGKILL)
 
     status = _ended(bench, service, handle)
@@ -283,7 +286,8 @@ def test_a_server_that_dies_ends_what_it_did_and_the_next_call_works(
     with pytest.raises(ServiceFailure, match="lost") as lost:
         sampling.result(60)
     assert lost.value.side == "provider"
-    assert meter.settle() == 0
+    meter.settle()
+    assert meter.spent == 0
 
     assert _ended(bench, service, _handle(bench.call(service, _submit())))["state"] == "done"
     client.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rsigym.platform.errors import BadCall
@@ -63,6 +63,7 @@ def test_a_harness_that_leaves_very_many_files_is_cut_short(tmp_path: Path) -> N
     ]
 
 
+@settings(deadline=None)
 @given(
     content=st.binary(max_size=300) | st.text("añ\r\n😀").map(str.encode),
     limit=st.integers(1, 70),

@@ -11,7 +11,7 @@ from harbor.models.task.id import LocalTaskId
 from harbor.models.trial.config import TaskConfig, TrialConfig
 from harbor.models.trial.result import AgentInfo, ExceptionInfo, TimingInfo, TrialResult
 from harbor.models.verifier.result import VerifierResult
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rsigym.platform.errors import ServiceFailure, Side
@@ -140,6 +140,7 @@ _records = st.builds(
 )
 
 
+@settings(deadline=None, max_examples=50)
 @given(_records)
 def test_a_record_survives_the_disk(record: TrialRecord) -> None:
     with TemporaryDirectory() as place:

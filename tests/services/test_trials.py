@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import override
 
 import pytest
 
+from rsigym.local.harbor_environment import SandboxEnvironment
 from rsigym.local.sandbox import Isolation
 from rsigym.services.trial_files import list_trial_files, read_trial_file
 from rsigym.services.trial_records import TrialRecord, load_record
@@ -261,6 +263,37 @@ def test_a_trial_cancelled_at_any_moment_leaves_no_sandbox(bench: TrialBench) ->
             trial.cancel()
             await asyncio.wait({trial})
             assert bench.leftovers() == []
+
+    asyncio.run(evaluate())
+
+
+class NoticedStop(SandboxEnvironment):
+    """Says when Harbor stops it."""
+
+    stopping: asyncio.Event
+
+    @override
+    async def stop(self, delete: bool) -> None:
+        self.stopping.set()
+        await super().stop(delete)
+
+
+@both
+def test_a_trial_cancelled_when_it_has_ended_is_kept_and_leaves_no_sandbox(
+    bench: TrialBench,
+) -> None:
+    spec = bench.spec(bench.task(), bench.harness(ANSWER))
+    spec = replace(spec, environment=f"{__name__}:{NoticedStop.__name__}")
+
+    async def evaluate() -> None:
+        NoticedStop.stopping = asyncio.Event()
+        trial = asyncio.create_task(run_trial(spec, serve))
+        await NoticedStop.stopping.wait()
+        trial.cancel()
+        await asyncio.wait({trial})
+        assert bench.leftovers() == []
+        assert trial.result().reward == 1.0
+        assert load_record(spec.folder) == trial.result()
 
     asyncio.run(evaluate())
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -93,6 +94,13 @@ class Chunk:
     start: int
     end: int
 
+    @cached_property
+    def mask(self) -> Tensor | None:
+        """What its tokens see, bool [tokens, end]; None where plain causality says it."""
+        if self.start == 0:
+            return None
+        return torch.ones(self.end - self.start, self.end, dtype=torch.bool).tril(self.start)
+
 
 class StepAttention:
     """Attention of one sampling step: a token of each decoding row, and chunks of prompts.
@@ -115,8 +123,10 @@ class StepAttention:
         in_order = list(places) == list(range(len(places)))
         self.places = slice(0, len(places)) if in_order else torch.tensor(places)
         longest = int(lengths.max()) + 1 if len(places) else 0
-        # Keys past a row's own length are another row's padding.
-        self.visible = (torch.arange(longest) <= lengths[:, None])[:, None, None]
+        # Keys past a row's own length are padding. Masks are made once for all layers, and as
+        # what is added to the scores, which is what the kernel would turn a bool mask into.
+        padding = (torch.arange(longest) > lengths[:, None])[:, None, None]
+        self.mask = torch.zeros(padding.shape, dtype=cache.dtype).masked_fill_(padding, -torch.inf)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         out = torch.empty_like(q)
@@ -129,17 +139,17 @@ class StepAttention:
         return out.flatten(1)
 
     def _decode(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values = self.cache.layers[layer]
-        keys[self.slots, :, self.lengths] = k
-        values[self.slots, :, self.lengths] = v
-        count, longest = len(self.slots), self.visible.shape[-1]
+        cached = self.cache.layers[layer]
+        cached[:, self.slots, :, self.lengths] = torch.stack((k, v), dim=1)
+        keys, values = cached
+        count, longest = len(self.slots), self.mask.shape[-1]
         # The query heads of one key head stand as its queries: no key is copied.
         grouped = q.reshape(count, k.shape[1], -1, q.shape[2])
         out = F.scaled_dot_product_attention(
             grouped,
             keys[:count, :, :longest],
             values[:count, :, :longest],
-            attn_mask=self.visible,
+            attn_mask=self.mask,
         )
         return out.reshape(q.shape)
 
@@ -147,12 +157,11 @@ class StepAttention:
 def _read(chunk: Chunk, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     keys, values = chunk.cache.write(layer, chunk.start, k, v)
     group = q.shape[1] // k.shape[1]
-    mask = torch.ones(len(q), chunk.end, dtype=torch.bool).tril(chunk.start)
     out = F.scaled_dot_product_attention(
         q.transpose(0, 1)[None],
         keys[None].repeat_interleave(group, dim=1),
         values[None].repeat_interleave(group, dim=1),
-        attn_mask=None if chunk.start == 0 else mask,
-        is_causal=chunk.start == 0,
+        attn_mask=chunk.mask,
+        is_causal=chunk.mask is None,
     )
     return out[0].transpose(0, 1)

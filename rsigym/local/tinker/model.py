@@ -112,10 +112,13 @@ class Decoder:
         qkv = delta.linear(block.qkv, self._normed(x, block.attention_norm))
         shape = self.architecture
         heads = qkv.view(len(x), -1, shape.head_dim)
-        q, k, v = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=1)
+        qk, v = heads.split([shape.heads + shape.kv_heads, shape.kv_heads], dim=1)
         if block.q_norm is not None and block.k_norm is not None:
-            q, k = self._normed(q, block.q_norm), self._normed(k, block.k_norm)
-        mixed = attention(block.index, _rotate(q, *rotary), _rotate(k, *rotary), v)
+            q, k = qk.split([shape.heads, shape.kv_heads], dim=1)
+            normed = self._normed(q, block.q_norm), self._normed(k, block.k_norm)
+            qk = torch.cat(normed, dim=1)
+        q, k = _rotate(qk, *rotary).split([shape.heads, shape.kv_heads], dim=1)
+        mixed = attention(block.index, q, k, v)
         x = x + delta.linear(block.o, mixed)
         gate_up = delta.linear(block.gate_up, self._normed(x, block.mlp_norm))
         return x + delta.linear(block.down, _SwiGLU.apply(gate_up))

@@ -1,0 +1,108 @@
+"""The model as one trial calls it: bound to one name, metered call by call, and not without end."""
+
+import asyncio
+from dataclasses import dataclass
+
+from rsigym.operations.inference import InferenceChat
+from rsigym.operations.json_value import Json
+from rsigym.platform.errors import BadCall
+from rsigym.platform.ledger import Item
+from rsigym.platform.meter import Meter
+from rsigym.platform.prices import TokenPrice
+from rsigym.services.chat import Ask
+from rsigym.services.inference import InferenceService
+
+__all__ = ["ALLOWANCE", "Allowance", "TrialModel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """The most tokens that the model calls of one trial read and write together."""
+
+    prompt: int
+    completion: int
+
+    def items(self, price: TokenPrice, trials: int) -> tuple[Item, ...]:
+        """What they cost at most in so many trials."""
+        return (
+            Item("inference", "prefill", self.prompt * trials, "token", price.prefill),
+            Item("inference", "sample", self.completion * trials, "token", price.sample),
+        )
+
+
+ALLOWANCE = Allowance(prompt=32_768, completion=8_192)
+"""So that the worst case of an evaluation is a number; dozens of calls of a small model."""
+
+
+class TrialModel:
+    """Answers the model calls of one trial; each is held before it is made.
+
+    Attributes:
+        calls: How many were answered.
+        prompt_tokens: What they read.
+        completion_tokens: What they wrote.
+    """
+
+    def __init__(
+        self,
+        inference: InferenceService,
+        model: str,
+        meter: Meter,
+        allowance: Allowance = ALLOWANCE,
+    ):
+        self._inference = inference
+        self._model = model
+        self._meter = meter
+        self._left = allowance
+        self.calls = self.prompt_tokens = self.completion_tokens = 0
+
+    async def complete(self, request: InferenceChat) -> dict[str, Json]:
+        """OpenAI's chat completion.
+
+        Raises:
+            BadCall: Another model is asked for, or more tokens than the trial has left.
+            BudgetExhausted: The worst case of the call is more than what is left.
+        """
+        if request.model != self._model:
+            raise BadCall(
+                f"model {request.model!r} is not there; this trial's is {self._model!r}",
+                code="model_not_found",
+            )
+        ask = await asyncio.to_thread(self._inference.ask, request)
+        self._take(len(ask.prompt), request.n * request.max_tokens)
+        piece = self._meter.piece(ask.worst)
+        written = 0
+        try:
+            answer = await ask.answer(piece)
+            written = _completion_tokens(answer)
+        finally:
+            self._give_back(request.n * request.max_tokens - written)
+            piece.settle()
+        self._count(ask, written)
+        return answer
+
+    def _take(self, prompt: int, completion: int) -> None:
+        left = self._left
+        if prompt > left.prompt or completion > left.completion:
+            raise BadCall(
+                f"this trial may still read {left.prompt} and write {left.completion} tokens, and "
+                f"the call asks for up to {prompt} and {completion}",
+                code="trial_tokens_exhausted",
+            )
+        self._left = Allowance(left.prompt - prompt, left.completion - completion)
+
+    def _give_back(self, completion: int) -> None:
+        self._left = Allowance(self._left.prompt, self._left.completion + completion)
+
+    def _count(self, ask: Ask, written: int) -> None:
+        self.calls += 1
+        self.prompt_tokens += len(ask.prompt)
+        self.completion_tokens += written
+
+
+def _completion_tokens(answer: dict[str, Json]) -> int:
+    usage = answer["usage"]
+    assert isinstance(usage, dict)
+    written = usage["completion_tokens"]
+    assert isinstance(written, int)
+    return written
