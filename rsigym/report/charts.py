@@ -61,7 +61,7 @@ def line_chart(
     points = [point for each in series for point in each.points]
     low, high = y_range or _padded([point.y for point in points])
     furthest = max(point.x for point in points)
-    across = _Scale(0.0, furthest if furthest > 0 else 1.0, LEFT, WIDTH - RIGHT)
+    across = _Scale(0.0, furthest if furthest > 1e-9 else 1.0, LEFT, WIDTH - RIGHT)
     up = _Scale(low, high, HEIGHT - BOTTOM, TOP)
     return element(
         "figure",
