@@ -160,9 +160,10 @@ class Lab:
         Returns:
             How the harness asks: its system message, and an instruction up to its question.
         """
-        failed = [trial for trial in evaluation["trials"] if not trial["reward"]]
+        ran = [trial for trial in evaluation["trials"] if trial["error"] is None]
+        failed = [trial for trial in ran if not trial["reward"]]
         system = lead = ""
-        for trial in (failed or evaluation["trials"])[:FAILURES_TO_READ]:
+        for trial in (failed or ran)[:FAILURES_TO_READ]:
             system, instruction, *replies = self._messages(evaluation["handle"], trial["trial"])
             before, newline, question = instruction.rpartition("\n")
             lead = before + newline

@@ -103,10 +103,15 @@ class PaperEnv:
 
     def evaluation_status(self, args: dict[str, Any]) -> dict[str, Any]:
         model, harness = args["handle"].split()
-        trials = [{"trial": f"t-{n}-1", "task": f"t-{n}", "reward": n % 2} for n in range(4)]
+        trials: list[dict[str, Any]] = [
+            {"trial": f"t-{n}-1", "task": f"t-{n}", "reward": n % 2, "error": None}
+            for n in range(4)
+        ]
+        trials[0]["error"] = {"side": "harness", "type": "AgentTimeoutError"}
         return {**args, "score": self.scores[model, harness], "trials": trials}
 
     def evaluation_read(self, args: dict[str, Any]) -> dict[str, Any]:
+        assert args["trial"] == "t-2-1", "the one trial that ran to its end and failed"
         messages = [SYSTEM, LEAD + "What is 1 + 1?", "3"]
         text = json.dumps({"steps": [{"message": message} for message in messages]})
         offset = args["offset"]
