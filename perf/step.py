@@ -14,8 +14,6 @@ from typing import Any
 
 import gymnasium as gym
 
-import rsigym  # noqa: F401 -- registers the ids
-
 CALLS: dict[str, dict[str, Any]] = {
     "budget.balance": {"op": "budget.balance", "args": {}},
     "workspace.read": {"op": "workspace.read", "args": {"path": "harness/run.sh"}},
@@ -36,7 +34,7 @@ def milliseconds(work: Callable[[], object], times: int) -> list[float]:
 
 def measure(steps: int) -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as runs:
-        env = gym.make("RSIGym/Joint-Integers-v0", run_dir=runs, sandbox="auto")
+        env = gym.make("rsigym:RSIGym/Joint-Integers-v0", run_dir=runs, sandbox="auto")
         env.reset(seed=0)
         harness = next(Path(runs).glob("*/workspace/harness/run.sh"))
         work: dict[str, Callable[[], object]] = {
