@@ -18,7 +18,7 @@ from perf.training import alternate
 from rsigym.local.models import DEFAULT, model_folder
 from rsigym.local.tinker.engine import Engine, SampleSpec
 
-ROWS, PROMPT, NEW = 32, 48, 32
+ROWS, PROMPT, NEW = 32, 48, 48
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     folder = model_folder(DEFAULT)

@@ -2,6 +2,6 @@
 
 from rsigym.benchmarks.benchmark import Benchmark, get, names
 from rsigym.benchmarks.index import rsi_index
-from rsigym.benchmarks.scoring import Score, score, score_trials
+from rsigym.benchmarks.scoring import Score, score
 
-__all__ = ["Benchmark", "Score", "get", "names", "rsi_index", "score", "score_trials"]
+__all__ = ["Benchmark", "Score", "get", "names", "rsi_index", "score"]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rsigym.operations.json_value import Json
 
-__all__ = ["Score", "Trial", "pass_at", "score", "score_trials"]
+__all__ = ["Score", "Trial", "pass_at", "score"]
 
 CONFIDENCE: Final = 0.95
 RESAMPLES: Final = 2000
@@ -102,18 +102,6 @@ def score(trials: Iterable[Trial], n_tasks: int, n_attempts: int, *, seed: int =
         errored=sum(trial.error is not None for trial in trials),
         missing=rewards.size - valid,
     )
-
-
-def score_trials(trials: Iterable[Trial], expected: int) -> dict[str, Json]:
-    """`score` as JSON of a running or ended evaluation of which `expected` trials are to come.
-
-    How many attempts a task has is read off the trials, so pass@k and the interval are provisional
-    until the last attempt has begun; the score itself is not.
-    """
-    trials = list(trials)
-    begun = max((trial.attempt + 1 for trial in trials), default=1)
-    n_attempts = next((n for n in range(begun, expected) if expected % n == 0), expected)
-    return score(trials, expected // n_attempts, n_attempts).to_json()
 
 
 def pass_at(k: int, n: int, passed: int) -> float:

@@ -74,7 +74,7 @@ class RunService:
         if benchmark in self._scoreboard.submissions:
             raise BadCall(f"{benchmark} has its submission already")
         harness = pack(self._workspace.resolve(call.harness))
-        self._models.price(call.model)
+        self._models.ready(call.model)
         if not any(job.plan.benchmark == benchmark for job in self._scoreboard.development()):
             raise BadCall(
                 f"nothing was evaluated on {benchmark} yet: run evaluation.submit and wait for its "

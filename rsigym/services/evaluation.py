@@ -33,8 +33,8 @@ __all__ = ["EvaluationService", "Models"]
 class Models(Protocol):
     """What evaluation needs to know of inference."""
 
-    def price(self, model: str) -> TokenPrice:
-        """What a model costs; raises `BadCall`, naming what there is, if it cannot be asked."""
+    def ready(self, model: str) -> TokenPrice:
+        """What a model costs, once it is ready to answer; raises `BadCall` if there is none."""
         ...
 
 
@@ -68,7 +68,7 @@ class EvaluationService:
         match operation:
             case EvaluationSubmit():
                 plan = self._plan(operation)
-                quote = self._quote(plan, self._models.price(operation.model))
+                quote = self._quote(plan, self._models.ready(operation.model))
                 return Prepared(lambda meter: self._submit(operation, plan, meter), quote)
             case EvaluationStatus():
                 job = self._jobs.get(operation.handle, EvaluationJob)

@@ -52,13 +52,18 @@ class InferenceService:
     def close(self) -> None:
         """Nothing goes on after its answer."""
 
-    def price(self, model: str) -> TokenPrice:
-        """What a model that can be asked costs a token.
+    def ready(self, model: str) -> TokenPrice:
+        """What a model costs a token, once it is ready to answer.
+
+        A model is loaded when it is first used, which takes seconds: a trial's clock must not run
+        meanwhile.
 
         Raises:
             BadCall: It cannot be asked; the message names those that can.
         """
-        return self._prices.tokens(self._sampler(model).base_model)
+        base = self._sampler(model).base_model
+        self._client.renderer(base)
+        return self._prices.tokens(base)
 
     def ask(self, request: InferenceChat) -> Ask:
         """Check and price a request. Blocks: the first for a model loads its tokenizer.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsigym.benchmarks import score, score_trials
+from rsigym.benchmarks import score
 from rsigym.benchmarks.scoring import pass_at
 
 
@@ -120,16 +120,9 @@ def test_trials_that_do_not_belong_are_refused(trials: list[Trial], n_tasks: int
 
 
 @given(evaluations())
-def test_a_running_evaluation_is_scored_over_all_that_is_expected(
-    evaluation: tuple[list[Trial], int, int],
-):
-    trials, n_tasks, n_attempts = evaluation
-    whole = score(trials, n_tasks, n_attempts)
-    running = json.loads(json.dumps(score_trials(trials, n_tasks * n_attempts)))
+def test_a_score_survives_json(evaluation: tuple[list[Trial], int, int]):
+    whole = score(*evaluation)
+    travelled = json.loads(json.dumps(whole.to_json()))
     for name in ("score", "expected", "valid", "errored", "missing", "complete"):
-        assert running[name] == pytest.approx(getattr(whole, name))
-
-
-def test_an_ended_evaluation_says_its_attempts():
-    ended = score_trials([Trial(t, a, a / 2) for t in "ab" for a in range(3)], 6)
-    assert ended["pass_at"] == {"1": pytest.approx(1 / 3), "2": pytest.approx(2 / 3), "3": 1.0}
+        assert travelled[name] == getattr(whole, name)
+    assert travelled["interval"] == [*whole.interval]

@@ -34,7 +34,8 @@ def choose(
         if specs[row].top_p < 1 or specs[row].top_k > 0:
             point = generators[row].random()
             tokens[row] = _draw_truncated(logits[row] / specs[row].temperature, specs[row], point)
-    logprobs = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(1)
+    # One fused pass; logsumexp would make several over the vocabulary.
+    logprobs = logits.log_softmax(1).gather(1, tokens[:, None])[:, 0]
     return tokens.tolist(), logprobs.tolist()
 
 

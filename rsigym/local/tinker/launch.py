@@ -178,12 +178,17 @@ def _spawn(log: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def _environment() -> dict[str, str]:
-    """The child finds this very package, also where a path in this process alone leads to it."""
+    """The child finds this very package, also where a path in this process alone leads to it.
+
+    Its threads sleep while they wait for each other: on cores that others use too, threads that
+    spin instead make torch many times slower.
+    """
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
     root = str(Path(rsigym.__file__).parents[1])
-    if root in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
-        return dict(os.environ)
-    paths = filter(None, [root, os.environ.get("PYTHONPATH")])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    if root not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        paths = filter(None, [root, os.environ.get("PYTHONPATH")])
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return environment
 
 
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:

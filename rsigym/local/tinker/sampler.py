@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from rsigym.local.tinker.batch import Batch, delta_of
-from rsigym.local.tinker.cache import DecodeCache, bytes_per_token
+from rsigym.local.tinker.cache import DecodeCache, PromptCache, bytes_per_token
 from rsigym.local.tinker.choice import choose
 from rsigym.local.tinker.logprobs import likeliest, score
 from rsigym.local.tinker.lora import Adapter
@@ -212,16 +212,28 @@ class Sampler:
 
     def _seat(self) -> None:
         """Give the rows of prompts that have been read their first token, and a slot."""
+        joining = self._take_ready()
+        if not joining:
+            return
+        logits = torch.stack([logits for _, _, logits in joining])
+        finished = self._write([row for row, _, _ in joining], logits)
+        staying = [(row, cache) for row, cache, _ in joining if row not in finished]
+        longest = max((row.length for row, _ in staying), default=0)
+        self.cache.reserve(len(self.rows) + len(staying), max(longest, self._longest()))
+        for row, cache in staying:
+            self.cache.adopt(len(self.rows), cache)
+            self.rows.append(row)
+
+    def _take_ready(self) -> list[tuple[Row, PromptCache, Tensor]]:
+        """Rows whose prompts have been read, as many as find a place; oldest prompts first."""
+        ready: list[tuple[Row, PromptCache, Tensor]] = []
+        longest = self._longest()
         for reading in list(self.reading):
-            while reading.logits is not None and reading.rows and self._has_place(reading):
-                row = reading.rows.pop(0)
-                if not self._write([row], reading.logits[None]):
-                    self.cache.reserve(len(self.rows) + 1, row.length)
-                    self.cache.adopt(len(self.rows), reading.cache)
-                    self.rows.append(row)
+            if reading.logits is None:
+                continue
+            longest = max(longest, len(reading.tokens))
+            while reading.rows and self._fits(len(self.rows) + len(ready) + 1, longest + HEADROOM):
+                ready.append((reading.rows.pop(0), reading.cache, reading.logits))
             if not reading.rows:
                 self.reading.remove(reading)
-
-    def _has_place(self, reading: Reading) -> bool:
-        longest = max(self._longest(), len(reading.tokens))
-        return self._fits(len(self.rows) + 1, longest + HEADROOM)
+        return ready
