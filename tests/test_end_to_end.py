@@ -1,4 +1,4 @@
-"""One whole episode with the real small model: a researcher improves a system, and is paid for it."""
+"""One whole episode with the real small model: a system is improved, and that is paid for."""
 
 import json
 import subprocess

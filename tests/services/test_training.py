@@ -28,7 +28,7 @@ from rsigym.services.loop import BackgroundLoop
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.training import TrainingService
 from rsigym.services.training_job import TrainingJob
-from rsigym.services.trial_model import TrialModel
+from rsigym.services.trial_model import Allowance, TrialModel
 from tests.services.conftest import PRICES, Bench
 
 PAIRS = [("What is 7 plus 5?", "12"), ("What is 3 plus 4?", "7"), ("Say yes.", "yes")]
@@ -47,6 +47,7 @@ CONFIG = TrainingConfig(
 LONG_CHAT = InferenceChat(
     model="tiny", messages=[Message(role="user", content="Hello")], max_tokens=900, n=64
 )
+PLENTY = Allowance(prompt=10_000, completion=64 * 900)
 
 
 def _submit(**fields: Any) -> TrainingSubmit:
@@ -273,7 +274,7 @@ def test_a_server_that_dies_ends_what_it_did_and_the_next_call_works(
     handle = _handle(bench.call(service, _submit(config=_config(num_epochs=100))))
     job = bench.jobs.get(handle, TrainingJob)
     _until(lambda: job.summary()["step"] != 0)
-    trial = TrialModel(inference, "tiny", meter := bench.meter(0))
+    trial = TrialModel(inference, "tiny", meter := bench.meter(0), PLENTY)
     sampling = loop.submit(trial.complete(LONG_CHAT))
     piece = f"{meter.call_id}/1"
     _until(lambda: piece in [hold.call_id for hold in bench.ledger.open_holds("run")])
