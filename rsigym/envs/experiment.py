@@ -82,9 +82,15 @@ class Experiment(_Frozen):
         return "-".join(part for part in (self.track, *self.benchmarks) if part)
 
     @property
+    def model(self) -> str:
+        """What agents and harnesses call the initial model: a folder's last name, not its path."""
+        named = self.initial_system.model
+        return named if named == DEFAULT else Path(named).name
+
+    @property
     def permissions(self) -> Permissions:
         """What the track allows."""
-        return track_permissions(self.track, self.initial_system.model, self.benchmarks)
+        return track_permissions(self.track, self.model, self.benchmarks)
 
     @property
     def harness_folder(self) -> Path:

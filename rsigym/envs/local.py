@@ -64,8 +64,8 @@ class _Setup:
 
     @classmethod
     def of(cls, experiment: Experiment) -> "_Setup":
-        model = experiment.initial_system.model
-        models = {model: model_folder(model)}
+        model = experiment.model
+        models = {model: model_folder(experiment.initial_system.model)}
         cache = home() / "tasks"
         chosen = {name: benchmarks.get(name) for name in experiment.benchmarks}
         official = {

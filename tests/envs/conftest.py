@@ -17,7 +17,7 @@ assert rsigym
 HARNESS = """\
 #!/usr/bin/env bash
 # Asks the model once, so that a trial costs something, and answers with the first number it read.
-read -r question
+question=$(cat)
 python3 - "$question" <<'PY'
 import json, os, re, sys, urllib.request
 body = {"model": os.environ["OPENAI_MODEL"], "max_tokens": 4, "temperature": 0,
@@ -30,6 +30,9 @@ open("answer.txt", "w").write(re.findall(r"\\d+", sys.argv[1])[0])
 PY
 """
 
+MODEL = "tiny"
+"""What the initial model is called in an episode: the name of its folder."""
+
 type Open = Callable[..., gym.Env[Any, Any]]
 
 
@@ -40,7 +43,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     harness = folder / "harness"
     harness.mkdir()
     (harness / "run.sh").write_text(HARNESS)
-    return {"model": str(make_tiny_model(folder / "tiny")), "harness": str(harness)}
+    return {"model": str(make_tiny_model(folder / MODEL)), "harness": str(harness)}
 
 
 @pytest.fixture(scope="session", autouse=True)

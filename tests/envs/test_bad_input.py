@@ -10,7 +10,7 @@ import gymnasium as gym
 import pytest
 
 from rsigym.platform.outcome import Status
-from tests.envs.conftest import inner
+from tests.envs.conftest import MODEL, inner
 
 GOOD = json.dumps(
     {"messages": [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}]}
@@ -147,20 +147,17 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
 @pytest.mark.parametrize("op", ["evaluation.submit", "run.submit"])
 def test_a_bad_archive_is_refused_by_name(
     env: gym.Env[Any, Any],
-    system: dict[str, str],
     members: list[tarfile.TarInfo],
     says: str,
     op: str,
 ) -> None:
     archive(workspace(env) / "h.tar.gz", *members)
-    assert says in refused(env, op, model=system["model"], harness="h.tar.gz")
+    assert says in refused(env, op, model=MODEL, harness="h.tar.gz")
 
 
-def test_a_harness_folder_without_run_sh_is_refused(
-    env: gym.Env[Any, Any], system: dict[str, str]
-) -> None:
+def test_a_harness_folder_without_run_sh_is_refused(env: gym.Env[Any, Any]) -> None:
     (workspace(env) / "empty").mkdir()
-    assert "run.sh" in refused(env, "evaluation.submit", model=system["model"], harness="empty")
+    assert "run.sh" in refused(env, "evaluation.submit", model=MODEL, harness="empty")
 
 
 @pytest.mark.parametrize("op", ["evaluation.submit", "run.submit"])
@@ -171,8 +168,6 @@ def test_a_checkpoint_that_does_not_exist_is_refused(
     assert model in refused(env, op, model=model)
 
 
-def test_submitting_before_anything_was_evaluated_is_refused(
-    env: gym.Env[Any, Any], system: dict[str, str]
-) -> None:
-    message = refused(env, "run.submit", model=system["model"])
+def test_submitting_before_anything_was_evaluated_is_refused(env: gym.Env[Any, Any]) -> None:
+    message = refused(env, "run.submit", model=MODEL)
     assert "evaluation.submit" in message

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from rsigym.local.sandbox.owners import sweep
+from tests.envs.conftest import MODEL
 
 AGENT = """
 import json
@@ -57,7 +58,7 @@ def started(
     system: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Started]:
     agent, home, runs = tmp_path / "agent.py", tmp_path / "home", tmp_path / "runs"
-    agent.write_text(AGENT.replace("MODEL", repr(system["model"])))
+    agent.write_text(AGENT.replace("MODEL", repr(MODEL)))
     options = ["--agent", str(agent), "--out", str(runs), "--sandbox", "auto"]
     options += ["--model", system["model"], "--harness", system["harness"]]
     process = subprocess.Popen(
