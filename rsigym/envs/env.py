@@ -38,13 +38,13 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         n_official_tasks, sandbox, step_limit, time_limit_s: As in `Experiment`; None is its
             default.
         run_dir: Where run folders are made; `runs` below `RSIGYM_HOME` by default.
-        render_mode: "ansi" or None.
+        render_mode: "ansi", "rgb_array" or None.
 
     Raises:
         OperatorError: A setting is not valid, in one sentence.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}  # noqa: RUF012
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         render_mode: str | None = None,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise OperatorError(f"render_mode must be ansi or None, not {render_mode!r}")
+            raise OperatorError(f"render_mode must be ansi, rgb_array or None, not {render_mode!r}")
         self.render_mode = render_mode
         self.experiment = Experiment.of(
             benchmarks=None if benchmarks is None else tuple(benchmarks),
@@ -126,11 +126,17 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
             self._info(outcome.cost, outcome.record),
         )
 
-    def render(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The state of the episode as text, in mode "ansi"."""
-        if self.render_mode is None:
-            return None
-        return render_text(self._opened(), self._steps)
+    def render(self) -> Any:
+        """The state of the episode: text, or an image as in `render_picture`."""
+        match self.render_mode:
+            case "ansi":
+                return render_text(self._opened(), self._steps)
+            case "rgb_array":
+                from rsigym.envs.picture import render_picture
+
+                return render_picture(self._opened(), self._steps)
+            case _:
+                return None
 
     def close(self) -> None:
         """End the episode if it has not ended, and stop all that it started. Twice is fine."""

@@ -178,7 +178,19 @@ def test_rendering_shows_the_budget(open_env: Open) -> None:
     text = env.render()
     assert isinstance(text, str)
     assert "of $5.00" in text
-    assert "Integers: initial –" in text
+    assert "Integers: initial unknown" in text
+
+
+def test_rendering_as_an_image_shows_what_was_spent(open_env: Open) -> None:
+    env = open_env(render_mode="rgb_array")
+    env.reset()
+    before: Any = env.render()
+    assert (before.shape, before.dtype) == ((360, 720, 3), np.uint8)
+    episode = inner(env).episode
+    assert episode is not None
+    episode.run.ledger.hold(episode.run.id, "a", 10**9)
+    after: Any = env.render()
+    assert not np.array_equal(before, after)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +203,7 @@ def test_rendering_shows_the_budget(open_env: Open) -> None:
         ({"backend": "moon"}, "backend"),
         ({"protocol": "both"}, "protocol"),
         ({"n_attempts": 0}, "n_attempts"),
-        ({"render_mode": "human"}, "render_mode"),
+        ({"render_mode": "svg"}, "ansi, rgb_array or None"),
         ({"initial_system": {"weights": "x"}}, "initial_system"),
     ],
 )

@@ -15,12 +15,22 @@ if TYPE_CHECKING:
     # Imported where it is used: it takes seconds.
     import tinker
 
+    from rsigym.local.tinker.engine import Engine
+
 type Call = Callable[..., httpx.Response]
 
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_folder: Path) -> "Iterator[Engine]":
+    from tests.local.tinker.engine_support import running_engine
+
+    with running_engine(tiny_folder) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Adapters go to disk in PEFT's format and come back as they were."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +13,6 @@ from tests.local.tinker.engine_support import datum, hugging_face, prompt, runni
 from tests.tiny_model import make_tiny_model
 
 DATA = [datum(24, 1)]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def engine(folder: Path) -> Iterator[Engine]:
-    with running_engine(folder) as engine:
-        yield engine
 
 
 def train(engine: Engine, adapter: str, steps: int) -> list[float]:
@@ -52,7 +40,7 @@ def test_training_goes_on_from_a_saved_state_as_if_never_stopped(
 
 
 def test_a_saved_adapter_has_pefts_files_names_and_mathematics(
-    engine: Engine, folder: Path, tmp_path: Path
+    engine: Engine, tiny_folder: Path, tmp_path: Path
 ) -> None:
     engine.create("peft", LoraSpec(4, seed=0)).result()
     train(engine, "peft", 3)
@@ -69,7 +57,7 @@ def test_a_saved_adapter_has_pefts_files_names_and_mathematics(
         "lm_head",
     }
     tensors = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
-    model = hugging_face(folder)
+    model = hugging_face(tiny_folder)
     weights = dict(model.state_dict())
     for name, module in model.named_modules():
         if (a := tensors.pop(f"base_model.model.{name}.lora_A.weight", None)) is not None:

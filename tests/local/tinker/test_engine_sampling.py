@@ -1,7 +1,6 @@
 """What the engine samples is what the model says, in any company."""
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -17,22 +16,9 @@ from tests.local.tinker.engine_support import (
     VARIANTS,
     hugging_face,
     prompt,
-    running_engine,
     tiny_engine,
     train_away,
 )
-from tests.tiny_model import make_tiny_model
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def engine(folder: Path) -> Iterator[Engine]:
-    with running_engine(folder) as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +50,7 @@ def test_greedy_samples_of_twenty_prompts_equal_hugging_face_generate(
 
 
 def test_prompt_and_sample_logprobs_equal_a_plain_forward_pass(
-    engine: Engine, folder: Path
+    engine: Engine, tiny_folder: Path
 ) -> None:
     tokens = prompt(300)
     spec = SampleSpec(
@@ -74,7 +60,7 @@ def test_prompt_and_sample_logprobs_equal_a_plain_forward_pass(
     sample = result.samples[0]
     ids = torch.from_numpy(np.concatenate([tokens, sample.tokens])).long()
     with torch.no_grad():
-        all_logprobs = hugging_face(folder)(ids[None]).logits[0].log_softmax(-1)
+        all_logprobs = hugging_face(tiny_folder)(ids[None]).logits[0].log_softmax(-1)
     expected = all_logprobs[:-1].gather(1, ids[1:, None])[:, 0].numpy()
     assert result.prompt_logprobs is not None
     assert np.isnan(result.prompt_logprobs[0])
@@ -133,13 +119,13 @@ def test_the_same_seed_gives_the_same_samples_whatever_else_is_in_the_batch(
 
 
 def test_rows_that_outgrow_the_cache_are_sent_back_and_end_the_same(
-    folder: Path, engine: Engine
+    tiny_folder: Path, engine: Engine
 ) -> None:
     specs = [SampleSpec(prompt(20 + 30 * i, seed=i), 3, 200, 1.0, seed=i) for i in range(4)]
     expected = [engine.sample(spec, None).result().samples for spec in specs]
     # Two layers of two key heads of 16 floats: half a kilobyte a token. 600 tokens hold three
     # rows until each has written a hundred or so.
-    small = Sampler(Decoder(folder, torch.float32), folder, cache_bytes=512 * 600)
+    small = Sampler(Decoder(tiny_folder, torch.float32), tiny_folder, cache_bytes=512 * 600)
     futures = [Future[SampleResult]() for _ in specs]
     for spec, future in zip(specs, futures, strict=True):
         small.submit(spec, None, future)
@@ -162,11 +148,11 @@ def test_a_sample_ends_with_its_stop_token(engine: Engine) -> None:
 
 
 def test_a_sample_ends_with_the_token_that_completes_a_stop_string(
-    engine: Engine, folder: Path
+    engine: Engine, tiny_folder: Path
 ) -> None:
     free = engine.sample(SampleSpec(prompt(9), 1, 200, 1.0, seed=1), None).result().samples[0]
     tokens = free.tokens.tolist()
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(tiny_folder / "tokenizer.json"))
     found = re.search("[ -~]{4}", tokenizer.decode(tokens, skip_special_tokens=False))
     assert found is not None
     string = found[0]

@@ -1,7 +1,7 @@
 """Gradients, losses and steps are what autograd and torch's AdamW say."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,23 +19,11 @@ from tests.local.tinker.engine_support import (
     VARIANTS,
     datum,
     hugging_face,
-    running_engine,
 )
 from tests.tiny_model import make_tiny_model
 
 MIXED = [datum(9, 1, np.linspace(-1, 1, 9)), datum(31, 2), datum(20, 3, np.eye(20)[4])]
 """Weights of both signs, none given, and one position alone."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def engine(folder: Path) -> Iterator[Engine]:
-    with running_engine(folder) as engine:
-        yield engine
 
 
 def random_state(decoder: Decoder, spec: LoraSpec) -> TrainingState:
@@ -57,10 +45,10 @@ def run(decoder: Decoder, state: TrainingState, data: Sequence[Datum]) -> PassRe
 
 
 def merged_gradients(
-    folder: Path, state: TrainingState, data: Sequence[Datum]
+    tiny_folder: Path, state: TrainingState, data: Sequence[Datum]
 ) -> tuple[dict[str, Tensor], float, list[np.ndarray]]:
     """Gradients by autograd through transformers' model with weights W + s B A."""
-    model = hugging_face(folder)
+    model = hugging_face(tiny_folder)
     adapter = state.adapter
     leaves = {n: v.clone().requires_grad_() for n, v in adapter.named(adapter.vector).items()}
     weights = dict(model.state_dict())
@@ -102,11 +90,11 @@ def test_gradients_equal_autograd_on_a_merged_model(variant: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("flag", ["train_attn", "train_mlp", "train_unembed"])
-def test_layers_that_are_not_trained_have_no_parameters(flag: str, folder: Path) -> None:
-    decoder = Decoder(folder, torch.float32)
+def test_layers_that_are_not_trained_have_no_parameters(flag: str, tiny_folder: Path) -> None:
+    decoder = Decoder(tiny_folder, torch.float32)
     state = random_state(decoder, dataclasses.replace(LoraSpec(2, seed=0), **{flag: False}))
     run(decoder, state, MIXED)
-    expected, _, _ = merged_gradients(folder, state, MIXED)
+    expected, _, _ = merged_gradients(tiny_folder, state, MIXED)
     assert state.gradient is not None
     part = {"train_attn": "self_attn", "train_mlp": "mlp", "train_unembed": "lm_head"}[flag]
     found = state.adapter.named(state.gradient)
@@ -117,9 +105,9 @@ def test_layers_that_are_not_trained_have_no_parameters(flag: str, folder: Path)
 
 @pytest.mark.parametrize("recompute_from", [0, 10_000])
 def test_micro_batches_and_recomputation_change_no_gradient(
-    recompute_from: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+    recompute_from: int, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoder = Decoder(folder, torch.float32)
+    decoder = Decoder(tiny_folder, torch.float32)
     spec = LoraSpec(4, seed=0)
     whole, split = random_state(decoder, spec), random_state(decoder, spec)
     run(decoder, whole, MIXED)
@@ -139,8 +127,8 @@ def test_micro_batches_hold_each_datum_once_and_keep_to_the_budget() -> None:
     assert batches[0] == [5]
 
 
-def test_steps_equal_those_of_torch_adamw(folder: Path) -> None:
-    decoder = Decoder(folder, torch.float32)
+def test_steps_equal_those_of_torch_adamw(tiny_folder: Path) -> None:
+    decoder = Decoder(tiny_folder, torch.float32)
     state = random_state(decoder, LoraSpec(4, seed=0))
     theirs = state.adapter.vector.clone().requires_grad_()
     optimizer = torch.optim.AdamW([theirs], lr=1e-2, betas=(0.8, 0.9), eps=1e-8, weight_decay=0.1)
@@ -166,7 +154,9 @@ def test_the_loss_falls_over_twenty_steps(engine: Engine) -> None:
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_a_new_adapter_changes_nothing_and_its_seed_fixes_it(engine: Engine, folder: Path) -> None:
+def test_a_new_adapter_changes_nothing_and_its_seed_fixes_it(
+    engine: Engine, tiny_folder: Path
+) -> None:
     results: list[list[float]] = []
     for name, seed in (("seed-a", 1), ("seed-b", 1), ("seed-c", 2)):
         engine.create(name, LoraSpec(4, seed=seed)).result()
@@ -180,7 +170,7 @@ def test_a_new_adapter_changes_nothing_and_its_seed_fixes_it(engine: Engine, fol
     tokens = torch.from_numpy(MIXED[1].tokens).long()
     targets = torch.from_numpy(MIXED[1].loss_inputs["target_tokens"])
     with torch.no_grad():
-        plain = hugging_face(folder)(tokens[None]).logits[0].log_softmax(-1)
+        plain = hugging_face(tiny_folder)(tokens[None]).logits[0].log_softmax(-1)
     engine.create("seed-d", LoraSpec(4, seed=1)).result()
     scored = engine.forward("seed-d", MIXED[1:2], "cross_entropy", {}).result().logprobs[0]
     np.testing.assert_allclose(scored, plain.gather(1, targets[:, None])[:, 0], atol=1e-4)
