@@ -36,6 +36,7 @@ from rsigym.services.jobs import Jobs
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.training import TrainingService
+from rsigym.services.training_job import require_own
 from rsigym.services.workspace import WorkspaceService
 from rsigym.services.workspace_files import Workspace
 
@@ -104,7 +105,9 @@ def open_local(experiment: Experiment, run_dir: str | None) -> Episode:
 
     jobs, loop = Jobs(), BackgroundLoop()
     client = TinkerClient(lambda: _tinker_address(setup.models))
-    inference = InferenceService(client, setup.prices, [*setup.models], loop)
+    inference = InferenceService(
+        client, setup.prices, [*setup.models], loop, lambda path: require_own(path, jobs)
+    )
     trials = Trials(
         loop=loop,
         slots=asyncio.Semaphore(TRIALS_AT_ONCE),

@@ -1,6 +1,6 @@
 """The inference service: chat completions of base models and of checkpoints."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rsigym.operations import Operation
 from rsigym.operations.inference import InferenceChat, InferenceModels
@@ -23,6 +23,7 @@ class InferenceService:
         prices: What a token costs; a checkpoint costs what its base model does.
         models: The base models that are offered.
         loop: Where sampling is waited for.
+        require_own: Raises `BadCall` for a checkpoint that the run has not trained.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class InferenceService:
         prices: PriceBook,
         models: Sequence[str],
         loop: BackgroundLoop,
+        require_own: Callable[[str], None],
     ):
         self._client = client
         self._prices = prices
         self._models = models
         self._loop = loop
+        self._require_own = require_own
 
     def prepare(self, operation: Operation) -> Prepared:
         match operation:
@@ -82,7 +85,9 @@ class InferenceService:
         )
 
     def _sampler(self, model: str) -> Sampler:
-        if not model.startswith("tinker://") and model not in self._models:
+        if model.startswith("tinker://"):
+            self._require_own(model)
+        elif model not in self._models:
             raise BadCall(
                 f"model {model!r} is not offered; offered: {', '.join(self._models)}, and the "
                 "sampler checkpoints of training runs",

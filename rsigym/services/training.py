@@ -16,7 +16,7 @@ from rsigym.services.jobs import Jobs
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.tinker_connection import ServedModel
 from rsigym.services.training_data import TrainingData, open_data
-from rsigym.services.training_job import Origin, TrainingJob
+from rsigym.services.training_job import Origin, TrainingJob, require_own
 from rsigym.services.training_plan import Plan, make_plan
 from rsigym.services.workspace_files import Workspace
 
@@ -100,6 +100,7 @@ class TrainingService:
                 f"{path} is a sampler checkpoint and cannot be trained on: give the state of the "
                 "same step, which training.status shows beside it"
             )
+        require_own(path, self._jobs)
         info = self._client.checkpoint(path)
         if wanted not in (None, info.base_model):
             raise BadCall(f"{path} is a checkpoint of {info.base_model}, not of {wanted}")

@@ -19,7 +19,7 @@ from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.tinker_trainer import Trainer
 from rsigym.services.training_plan import Plan
 
-__all__ = ["Checkpoint", "Origin", "TrainingJob"]
+__all__ = ["Checkpoint", "Origin", "TrainingJob", "require_own"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,12 @@ class TrainingJob:
                 "checkpoint": self._checkpoints[-1].sampler if self._checkpoints else None,
             }
 
+    @property
+    def paths(self) -> set[str]:
+        """Of its checkpoints, of both kinds."""
+        with self._lock:
+            return {path for each in self._checkpoints for path in (each.sampler, each.state)}
+
     def status(self, offset: int, limit: int) -> dict[str, Json]:
         """The summary, the metrics of some steps, every checkpoint, and the error of a failure."""
         summary = self.summary()
@@ -208,6 +214,15 @@ class TrainingJob:
         checkpoint = Checkpoint(step, *trainer.save(f"step-{step:06d}"))
         with self._lock:
             self._checkpoints.append(checkpoint)
+
+
+def require_own(path: str, jobs: Jobs) -> None:
+    """Raise `BadCall` unless a checkpoint was trained in this run: others are not its work."""
+    if not any(path in job.paths for job in jobs.of(TrainingJob)):
+        raise BadCall(
+            f"there is no checkpoint {path} in this run; training.status names those of a run",
+            code="model_not_found",
+        )
 
 
 def _nll(batch: Sequence[Rendered], logprobs: Sequence[np.ndarray]) -> float:

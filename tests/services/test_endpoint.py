@@ -71,7 +71,7 @@ async def _never(request: InferenceChat) -> dict[str, Json]:
 def test_the_openai_client_works_unchanged(
     bench: Bench, client: TinkerClient, loop: BackgroundLoop
 ) -> None:
-    service = InferenceService(client, PRICES, ["tiny"], loop)
+    service = InferenceService(client, PRICES, ["tiny"], loop, require_own=lambda _: None)
     trial = TrialModel(service, "tiny", meter := bench.meter(0))
     with _served(loop, trial.complete, ["tiny"]) as url:
         api = _client(url)

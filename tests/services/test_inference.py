@@ -15,6 +15,7 @@ from rsigym.services.inference import InferenceService
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.renderer import Renderer
 from rsigym.services.tinker_client import TinkerClient
+from rsigym.services.training_job import require_own
 from rsigym.services.trial_model import Allowance, TrialModel
 from tests.services.conftest import PRICES, Bench
 
@@ -33,7 +34,7 @@ def _chat(**fields: Any) -> InferenceChat:
 
 @pytest.fixture
 def service(client: TinkerClient, loop: BackgroundLoop) -> InferenceService:
-    return InferenceService(client, PRICES, ["tiny"], loop)
+    return InferenceService(client, PRICES, ["tiny"], loop, require_own=lambda _: None)
 
 
 @pytest.fixture(scope="session")
@@ -141,6 +142,17 @@ def test_models_come_with_context_and_prices(bench: Bench, service: InferenceSer
     assert model["id"] == "tiny"
     assert model["context"] == 1024
     assert model["usd_per_million_tokens"] == {"prefill": 0.01, "sample": 0.03, "train": 1.0}
+
+
+def test_a_checkpoint_of_another_run_is_as_good_as_none(
+    bench: Bench, client: TinkerClient, loop: BackgroundLoop, checkpoint: str
+) -> None:
+    service = InferenceService(
+        client, PRICES, ["tiny"], loop, lambda path: require_own(path, bench.jobs)
+    )
+    with pytest.raises(BadCall, match="there is no checkpoint") as refused:
+        service.ready(checkpoint)
+    assert refused.value.details["code"] == "model_not_found"
 
 
 def test_a_trial_holds_and_settles_every_call(

@@ -269,7 +269,7 @@ def test_a_server_that_dies_ends_what_it_did_and_the_next_call_works(
     client = TinkerClient(lambda: (server().url, server().api_key))
     bench.workspace.write_text("train.jsonl", "\n".join(LINES))
     service = _service(bench, client)
-    inference = InferenceService(client, PRICES, ["tiny"], loop)
+    inference = InferenceService(client, PRICES, ["tiny"], loop, require_own=lambda _: None)
 
     handle = _handle(bench.call(service, _submit(config=_config(num_epochs=100))))
     job = bench.jobs.get(handle, TrainingJob)

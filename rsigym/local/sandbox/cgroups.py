@@ -58,17 +58,17 @@ class Cgroup:
     async def remove(self) -> bool:
         """Removes the cgroup as its last process goes; whether it is gone."""
         for _ in range(_REMOVE_TRIES):
-            self.try_remove()
-            if not any(folder.exists() for folder in self.folders):
+            if self.try_remove():
                 return True
             await asyncio.sleep(0.01)
         return False
 
-    def try_remove(self) -> None:
-        """Removes what is empty of it."""
+    def try_remove(self) -> bool:
+        """Removes what is empty of it; whether all of it is gone."""
         for folder in self.folders:
             with suppress(OSError):
                 folder.rmdir()
+        return not any(folder.exists() for folder in self.folders)
 
 
 def cgroup_version() -> int | None:

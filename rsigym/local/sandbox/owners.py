@@ -49,13 +49,16 @@ class Claim:
 
 
 def sweep() -> None:
-    """Removes what the sandboxes of dead processes left behind."""
+    """Removes what the sandboxes of dead processes left behind.
+
+    What is still in use, by a process that is about to end, is left to the next sweep.
+    """
     for path in _records().glob("*.json"):
         with suppress(OSError, ValueError), open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             record = json.load(file)
-            if remove_folder(Path(record["folder"])):
-                Cgroup(tuple(map(Path, record["cgroup"]))).try_remove()
+            cgroup = Cgroup(tuple(map(Path, record["cgroup"])))
+            if remove_folder(Path(record["folder"])) and cgroup.try_remove():
                 path.unlink(missing_ok=True)
 
 
