@@ -1,6 +1,6 @@
 # Every target sets the machine up by itself: see scripts/setup.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint perf lock clean
+.PHONY: help setup demo test lint docs perf lock clean
 
 BIN := .venv/bin
 # One torch thread a process: tests run side by side, and torch processes fight over cores.
@@ -23,6 +23,9 @@ lint: setup  ## Style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+docs: setup  ## Write the pages that are made from the code
+	$(BIN)/python -m rsigym.platform.track_table docs/tracks.md
 
 perf: setup  ## Measure speed; results belong in perf/README.md
 	for script in perf/[a-z]*.py; do $(BIN)/python $$script || exit 1; done

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from rsigym.envs.registration import register_all
 
 if TYPE_CHECKING:
+    from rsigym import wrappers
     from rsigym.benchmarks.index import rsi_index
     from rsigym.envs.vector import make_vec
 
 __version__ = version("rsigym")
 
-__all__ = ["__version__", "make_vec", "rsi_index"]
+__all__ = ["__version__", "make_vec", "rsi_index", "wrappers"]
 
 _LAZY = {"make_vec": "rsigym.envs.vector", "rsi_index": "rsigym.benchmarks.index"}
 
@@ -25,6 +26,8 @@ register_all()
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when they are first used."""
+    if name == "wrappers":
+        return importlib.import_module("rsigym.wrappers")
     if name not in _LAZY:
         raise AttributeError(f"module 'rsigym' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "local": {"operations", "platform", "spaces"},
     "benchmarks": {"operations", "platform", "spaces"},
     "envs": {"operations", "platform", "spaces", "services", "local", "benchmarks"},
+    "wrappers": {"operations", "platform", "spaces", "envs"},
     "report": {"operations", "platform", "services", "envs"},
     "commands": {"operations", "platform", "services", "local", "benchmarks", "envs", "report"},
 }

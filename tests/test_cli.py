@@ -42,6 +42,7 @@ def result(**changes: Any) -> dict[str, Any]:
         "run": "r",
         "experiment": "Joint-Integers",
         "track": "Joint",
+        "offline": False,
         "protocol": "heldout",
         "backend": "local",
         "ending": "submitted",
@@ -95,12 +96,15 @@ def test_a_command_that_cannot_be_read_ends_with_status_two(arguments: list[str]
 
 def test_envs_lists_what_can_be_run(capsys: pytest.CaptureFixture[str]):
     assert main(["envs"]) == 0
-    assert "RSIGym/Joint-Integers-v0  Joint  Integers" in capsys.readouterr().out
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["RSIGym/Joint-Integers-v0", "Joint", "Integers"] in [line[:3] for line in shown]
+    assert ["RSIGym/Data-Integers-Offline-v0", "Data,", "Offline"] in [line[:3] for line in shown]
     assert main(["envs", "--json"]) == 0
     rows = {row["id"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["RSIGym/Integers-v0"] == {
         "id": "RSIGym/Integers-v0",
         "track": None,
+        "offline": False,
         "benchmarks": ["Integers"],
         "budget_usd": 5.0,
         "backend": "local",
@@ -139,6 +143,7 @@ def test_together_every_benchmark_weighs_the_same(
         ({"rsi_index": None, "ending": "closed"}, "is not complete: the run ended as closed"),
         ({"rsi_index": None}, "is perfect already"),
         ({"track": "Data"}, "track is 'Joint' in .* and 'Data' in"),
+        ({"offline": True}, "offline is"),
         ({"protocol": "paper"}, "protocol is"),
         ({"backend": "sim"}, "backend is"),
     ],

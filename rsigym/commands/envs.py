@@ -29,7 +29,7 @@ def _work(arguments: argparse.Namespace) -> int:
     lines = [
         (
             row["id"],
-            row["track"] or "open",
+            ", ".join([row["track"] or "open", *(["Offline"] if row["offline"] else [])]),
             ", ".join(row["benchmarks"]),
             f"${row['budget_usd']:g}",
             row["backend"],
@@ -53,6 +53,7 @@ def _rows() -> list[dict[str, Any]]:
                 {
                     "id": env_id,
                     "track": experiment.track,
+                    "offline": experiment.offline,
                     "benchmarks": list(experiment.benchmarks),
                     "budget_usd": experiment.budget_usd,
                     "backend": experiment.backend,

@@ -17,7 +17,7 @@ _EXAMPLES = """\
   rsigym index runs/*/result.json --json
 """
 
-_ALIKE = ("track", "protocol", "backend")
+_ALIKE = ("track", "offline", "protocol", "backend")
 """What results must share for their combination to mean something."""
 
 

@@ -17,6 +17,7 @@ from rsigym.platform.errors import OperatorError
 from rsigym.platform.evidence import MAX_EVIDENCE
 from rsigym.platform.money import to_usd
 from rsigym.platform.outcome import Status
+from rsigym.platform.permissions import Permissions
 from rsigym.platform.tracks import Track
 from rsigym.spaces import CallSpace, JsonValue
 
@@ -34,7 +35,7 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
     and ends nothing. What an agent asks, and what a service fails to do, never raises.
 
     Args:
-        benchmarks, track, backend, budget_usd, initial_system, protocol, n_attempts,
+        benchmarks, track, offline, backend, budget_usd, initial_system, protocol, n_attempts,
         n_official_tasks, sandbox, step_limit, time_limit_s: As in `Experiment`; None is its
             default.
         run_dir: Where run folders are made; `runs` below `RSIGYM_HOME` by default.
@@ -50,6 +51,7 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         self,
         benchmarks: Sequence[str] | None = None,
         track: Track | None = None,
+        offline: bool | None = None,
         backend: str | None = None,
         budget_usd: float | None = None,
         initial_system: dict[str, str] | None = None,
@@ -68,6 +70,7 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         self.experiment = Experiment.of(
             benchmarks=None if benchmarks is None else tuple(benchmarks),
             track=track,
+            offline=offline,
             backend=backend,
             budget_usd=budget_usd,
             initial_system=initial_system,
@@ -81,7 +84,8 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         self.run_dir = run_dir
         self.episode: Episode | None = None
         self._steps = 0
-        self.action_space = CallSpace(permissions=self.experiment.permissions)
+        self._permissions = self.experiment.permissions
+        self.action_space = CallSpace(permissions=self._permissions)
         self.observation_space = Dict(
             {
                 "budget": Box(0, np.inf, (3,), np.float64),
@@ -104,9 +108,24 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         self.close()
         from rsigym.envs.local import open_local
 
-        self.episode = open_local(self.experiment, self.run_dir)
+        self.episode = open_local(self.experiment, self.permissions, self.run_dir)
         self._steps = 0
         return self._observation(Status.OK, self.episode.welcome), self._info(0, "")
+
+    @property
+    def permissions(self) -> Permissions:
+        """What every episode allows: the experiment's, and what `narrow` took away."""
+        return self._permissions
+
+    def narrow(self, permissions: Permissions) -> None:
+        """Allow only what `permissions` allow too, in this episode and in all that follow.
+
+        Nothing widens them again.
+        """
+        self._permissions &= permissions
+        self.action_space = CallSpace(permissions=self._permissions)
+        if self.episode is not None:
+            self.episode.run.narrow(permissions)
 
     def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Make one call; see the class for what comes back."""

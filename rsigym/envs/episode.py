@@ -20,6 +20,7 @@ from rsigym.platform.money import to_usd
 from rsigym.platform.records import write_json
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence
+from rsigym.platform.tracks import OFFLINE, track_of
 from rsigym.services.evaluation_job import EvaluationJob
 from rsigym.services.jobs import ENDED, Job, Jobs
 
@@ -112,7 +113,8 @@ class Episode:
         return {
             "run": self.run.id,
             "experiment": self.experiment.name,
-            "track": self.experiment.track,
+            "track": track_of(self.run.permissions),
+            "offline": OFFLINE.source in self.run.permissions.sources,
             "protocol": self.experiment.protocol,
             "backend": self.experiment.backend,
             "ending": ending,

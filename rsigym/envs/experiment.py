@@ -11,7 +11,13 @@ from rsigym.operations.json_value import Json
 from rsigym.platform.errors import OperatorError
 from rsigym.platform.money import to_nano
 from rsigym.platform.permissions import Permissions
-from rsigym.platform.tracks import Track, track_permissions
+from rsigym.platform.tracks import (
+    OFFLINE,
+    Backend,
+    Track,
+    open_permissions,
+    track_permissions,
+)
 
 __all__ = ["Experiment", "Isolation", "Protocol", "System", "describe", "versions"]
 
@@ -44,12 +50,14 @@ class Experiment(_Frozen):
         n_attempts: Trials of each official task.
         n_official_tasks: The first so many official tasks; all by default.
         sandbox: How trials are isolated; "auto" falls back to plain processes, and says so.
+        offline: Whether sandboxes and trials are kept off the internet, in any track.
         step_limit, time_limit_s: When the episode is truncated; never by default.
     """
 
     benchmarks: Annotated[tuple[str, ...], Field(min_length=1)] = ("Integers",)
     track: Track | None = None
-    backend: Literal["local"] = "local"
+    offline: Annotated[bool, Field(strict=True)] = False
+    backend: Backend = "local"
     budget_usd: float = 5.0
     initial_system: System = System()
     protocol: Protocol = "heldout"
@@ -78,8 +86,9 @@ class Experiment(_Frozen):
 
     @property
     def name(self) -> str:
-        """As in the id: `Joint-Integers`."""
-        return "-".join(part for part in (self.track, *self.benchmarks) if part)
+        """As in the id: `Joint-Integers-Offline`."""
+        parts = (self.track, *self.benchmarks, "Offline" if self.offline else None)
+        return "-".join(part for part in parts if part)
 
     @property
     def model(self) -> str:
@@ -89,8 +98,15 @@ class Experiment(_Frozen):
 
     @property
     def permissions(self) -> Permissions:
-        """What the track allows."""
-        return track_permissions(self.track, self.model, self.benchmarks)
+        """What the experiment and its track allow."""
+        permissions = open_permissions(self.benchmarks)
+        if self.track is not None:
+            permissions &= self.track_permissions(self.track)
+        return permissions & OFFLINE if self.offline else permissions
+
+    def track_permissions(self, track: Track) -> Permissions:
+        """What a track would allow around this experiment's initial model."""
+        return track_permissions(track, self.model, self.backend)
 
     @property
     def harness_folder(self) -> Path:

@@ -23,6 +23,7 @@ from rsigym.platform.errors import BadCall, OperatorError
 from rsigym.platform.home import home
 from rsigym.platform.ledger import Ledger
 from rsigym.platform.money import to_nano
+from rsigym.platform.permissions import Permissions
 from rsigym.platform.prices import PriceBook, local_prices
 from rsigym.platform.records import write_json
 from rsigym.platform.run import Run
@@ -86,10 +87,11 @@ class _Setup:
         )
 
 
-def open_local(experiment: Experiment, run_dir: str | None) -> Episode:
+def open_local(experiment: Experiment, permissions: Permissions, run_dir: str | None) -> Episode:
     """Open a run on this machine's own services. Nothing heavy starts before it is used.
 
     Args:
+        permissions: The experiment's, or narrower ones.
         run_dir: Where the run's folder is made; `runs` below `RSIGYM_HOME` if None.
 
     Raises:
@@ -139,7 +141,7 @@ def open_local(experiment: Experiment, run_dir: str | None) -> Episode:
             scoreboard, evaluation, official, initial, inference, workspace, jobs, deadline
         ),
     }
-    run = Run(folder.name, folder, experiment.permissions, ledger, services)
+    run = Run(folder.name, folder, permissions, ledger, services, setup.harness.id)
 
     def release() -> None:
         loop.close()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["register_all"]
 
 LOCAL_BENCHMARKS = ("Integers",)
-TRACKS: "tuple[Track | None, ...]" = (None, "Joint")
+TRACKS: "tuple[Track | None, ...]" = (None, "Data", "Harness", "Joint")
 
 
 def register_all() -> None:
@@ -18,10 +18,13 @@ def register_all() -> None:
     for benchmark in LOCAL_BENCHMARKS:
         for track in TRACKS:
             name = f"{track}-{benchmark}" if track else benchmark
-            _register(f"RSIGym/{name}-v0", track, (benchmark,))
+            _register(f"RSIGym/{name}-v0", track, (benchmark,), offline=False)
+            _register(f"RSIGym/{name}-Offline-v0", track, (benchmark,), offline=True)
 
 
-def _register(env_id: str, track: "Track | None", benchmarks: tuple[str, ...]) -> None:
+def _register(
+    env_id: str, track: "Track | None", benchmarks: tuple[str, ...], *, offline: bool
+) -> None:
     if env_id in gym.registry:
         return
     gym.register(
@@ -30,5 +33,5 @@ def _register(env_id: str, track: "Track | None", benchmarks: tuple[str, ...]) -
         nondeterministic=True,
         # Gymnasium's own checker resets and steps what it wraps: here that would be paid work.
         disable_env_checker=True,
-        kwargs={"benchmarks": list(benchmarks), "track": track},
+        kwargs={"benchmarks": list(benchmarks), "track": track, "offline": offline},
     )

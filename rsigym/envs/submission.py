@@ -8,6 +8,7 @@ from rsigym.envs.scoreboard import Scoreboard
 from rsigym.operations import Operation
 from rsigym.operations.json_value import Json
 from rsigym.operations.run import RunSubmit, RunWait
+from rsigym.platform.decision import Found
 from rsigym.platform.errors import BadCall
 from rsigym.platform.service import Evidence, Prepared
 from rsigym.services.evaluation import EvaluationService, Models
@@ -53,7 +54,10 @@ class RunService:
                 return Prepared(lambda _: self._wait(operation))
             case RunSubmit():
                 benchmark, harness = self._check(operation)
-                return Prepared(lambda _: self._submit(benchmark, operation.model, harness))
+                return Prepared(
+                    lambda _: self._submit(benchmark, operation.model, harness),
+                    found=Found(harness.id, benchmark),
+                )
             case _:
                 raise TypeError(f"not an operation of the run: {operation.op}")
 

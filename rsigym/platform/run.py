@@ -1,10 +1,12 @@
 """The one pipeline that every door leads into.
 
 validate → permit → quote and hold → journal → do → settle → record, in this order: a call that is
-turned away at any of the first three has cost nothing and changed nothing.
+turned away at any of the first three has cost nothing and changed nothing. Permissions are asked
+twice: about the call, and about the system that its files turned out to be.
 """
 
 import itertools
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 from rsigym.operations import Operation
 from rsigym.operations.json_value import Json
 from rsigym.platform.budget import BudgetService
+from rsigym.platform.decision import Decision
 from rsigym.platform.errors import Failure, Refused, ServiceFailure
 from rsigym.platform.evidence import bounded
 from rsigym.platform.ledger import Ledger
@@ -37,6 +40,7 @@ class Run:
         permissions: What is allowed; they can be narrowed and never widened.
         ledger: Where the run's account is open.
         services: Who does what, by the first half of an operation's name.
+        harness: Content id of the initial harness, for permissions that fix it.
     """
 
     def __init__(
@@ -46,21 +50,30 @@ class Run:
         permissions: Permissions,
         ledger: Ledger,
         services: Mapping[str, Service],
+        harness: str | None = None,
     ):
         self.id = run_id
         self.folder = folder
         self.ledger = ledger
-        self.permissions = permissions
+        self._permissions = permissions
+        self._narrowing = threading.Lock()
         self.services: Mapping[str, Service] = {
             "budget": BudgetService(ledger, run_id, self.prepare),
             **services,
         }
         self.records = Records(folder)
+        self._harness = harness
         self._numbers = itertools.count(1)
+
+    @property
+    def permissions(self) -> Permissions:
+        """What is allowed now."""
+        return self._permissions
 
     def narrow(self, permissions: Permissions) -> None:
         """From now on only what both the old and the given permissions allow."""
-        self.permissions = self.permissions & permissions
+        with self._narrowing:
+            self._permissions &= permissions
 
     def call(self, call: object) -> Outcome:
         """Make a call: `{"op": …, "args": {…}}` or an `Operation`.
@@ -87,18 +100,16 @@ class Run:
         Raises:
             Failure: It is not valid, not allowed, or names what does not exist.
         """
-        operation = parse(call)
-        decision = self.permissions.explain(operation)
-        if not decision.allowed:
-            raise Refused(decision.message, rule=decision.rule)
+        operation, permissions = parse(call), self.permissions
+        _require(permissions.explain(operation))
         try:
-            return operation, self.services[operation.service].prepare(
-                self.permissions.fill(operation)
-            )
+            prepared = self.services[operation.service].prepare(permissions.fill(operation))
         except Failure:
             raise
         except Exception as error:
             raise _platform_fault(operation, error) from error
+        _require(permissions.explain_found(operation, prepared.found, self._harness))
+        return operation, prepared
 
     def _perform(self, operation: Operation, prepared: Prepared, meter: Meter) -> Evidence:
         """Hold, journal, do and settle. What was charged before a failure stands."""
@@ -136,6 +147,16 @@ class Run:
         for service in self.services.values():
             service.close()
         self.records.close()
+
+
+def _require(decision: Decision) -> None:
+    if not decision.allowed:
+        raise Refused(
+            decision.message,
+            rule=decision.rule,
+            source=decision.source,
+            allowed=[*decision.options],
+        )
 
 
 def _platform_fault(operation: Operation, error: Exception) -> ServiceFailure:

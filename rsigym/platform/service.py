@@ -6,6 +6,7 @@ from typing import Protocol
 
 from rsigym.operations import Operation
 from rsigym.operations.json_value import Json
+from rsigym.platform.decision import Found
 from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
 
@@ -37,10 +38,14 @@ class Prepared:
     """A call that was found good, with its price and the work that remains to be done.
 
     `perform` answers the evidence. It may raise a `Failure`; what it had charged by then stands.
+
+    Attributes:
+        found: The system that the call measures; permissions are checked against it once more.
     """
 
     perform: Callable[[Meter], Evidence]
     quote: Quote = field(default_factory=Quote)
+    found: Found | None = None
 
 
 class Service(Protocol):

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from rsigym.operations.json_value import Json
 from rsigym.operations.training import TrainingConfig, TrainingSubmit
+from rsigym.platform.frozen import FrozenDict
 
 __all__ = ["DEFAULTS", "Setting", "normal", "same", "settings", "with_settings"]
 
@@ -55,13 +56,11 @@ def normal(path: str, value: Json) -> Json:
 
 def same(a: Json, b: Json) -> bool:
     """Equality that tells `True`, `1` and `1.0` apart, at any depth."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    return a == b
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
 
 
 def _leaves(model: BaseModel, prefix: str, given: bool) -> Iterator[Setting]:
@@ -76,5 +75,5 @@ def _leaves(model: BaseModel, prefix: str, given: bool) -> Iterator[Setting]:
 
 _BARE = TrainingSubmit(data=[], config=TrainingConfig())
 
-DEFAULTS: Mapping[str, Json] = {setting.path: setting.value for setting in settings(_BARE)}
+DEFAULTS: Mapping[str, Json] = FrozenDict({each.path: each.value for each in settings(_BARE)})
 """Every setting and its default."""

@@ -27,7 +27,8 @@ def headline(run: RunFolder) -> Html:
     """The index, and how far each benchmark has come."""
     result = run.result
     index = result.get("rsi_index")
-    facts = [result.get("track"), result.get("backend"), result.get("ending", "not ended")]
+    offline = "Offline" if result.get("offline") else None
+    facts = [result.get("track"), offline, result.get("backend"), result.get("ending", "not ended")]
     if result:
         budget, spent = dollars(result["budget_usd"]), dollars(result["spent_usd"])
         facts += [duration(result["seconds"]), f"{spent} of {budget}"]

@@ -13,6 +13,7 @@ from rsigym.operations.evaluation import (
     EvaluationSubmit,
 )
 from rsigym.operations.json_value import Json
+from rsigym.platform.decision import Found
 from rsigym.platform.errors import BadCall
 from rsigym.platform.ledger import Item, total
 from rsigym.platform.meter import Meter
@@ -69,7 +70,11 @@ class EvaluationService:
             case EvaluationSubmit():
                 plan = self._plan(operation)
                 quote = self._quote(plan, self._models.ready(operation.model))
-                return Prepared(lambda meter: self._submit(operation, plan, meter), quote)
+                return Prepared(
+                    lambda meter: self._submit(operation, plan, meter),
+                    quote,
+                    Found(plan.harness.id, plan.benchmark),
+                )
             case EvaluationStatus():
                 job = self._jobs.get(operation.handle, EvaluationJob)
                 return Prepared(lambda _: {**job.summary(), "trials": [*map(_line, job.records)]})

@@ -11,7 +11,7 @@ from rsigym.operations import OPERATIONS
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import Failure
 from rsigym.platform.parse import parse
-from rsigym.platform.permissions import Permissions
+from rsigym.platform.permissions import CHECKPOINTS, Permissions
 
 __all__ = ["CallSpace"]
 
@@ -20,7 +20,8 @@ class CallSpace(Space[Any]):
     """Every call of `operations` that is valid by itself and allowed by `permissions`.
 
     An element is a plain dict `{"op": …, "args": {…}}`, also as JSON decodes it, or an
-    `Operation`. Whether the files and handles that a call names exist is for the run to say.
+    `Operation`. Whether the files and handles that a call names exist, and what is in them, is for
+    the run to say.
 
     Args:
         operations: Names, in the order of the action mask. All by default.
@@ -66,7 +67,19 @@ class CallSpace(Space[Any]):
         if not names:
             raise ValueError("the mask leaves no operation to sample")
         operation = OPERATIONS[names[int(self.np_random.integers(len(names)))]]
-        return {"op": operation.op, "args": operation.sample_args(self.np_random)}
+        args = operation.sample_args(self.np_random)
+        if "model" in args and self._models:
+            args["model"] = self._models[int(self.np_random.integers(len(self._models)))]
+        return {"op": operation.op, "args": args}
+
+    @property
+    def _models(self) -> list[str]:
+        """Models to sample, where permissions list them."""
+        grant = self.permissions.inference
+        if grant is None or grant.models == "*":
+            return []
+        named = [name for name in grant.models if name != CHECKPOINTS]
+        return named or ["tinker://model/sampler_weights/final"]
 
     def contains(self, x: Any) -> bool:
         """Whether it is a valid call that is allowed."""

@@ -183,7 +183,7 @@ def _open(env: TinyEnv, folder: Path) -> Episode:
     )
     return Episode(
         experiment=env.experiment,
-        run=Run(folder.name, folder, env.experiment.permissions, ledger, services),
+        run=Run(folder.name, folder, env.permissions, ledger, services),
         jobs=jobs,
         scoreboard=scoreboard,
         official=official,

@@ -1,5 +1,9 @@
 """Permissions: type-strict, explained, and a lattice that only narrows."""
 
+import copy
+import operator
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,92 +11,244 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rsigym.operations import OPERATIONS
+from rsigym.operations import OPERATIONS, Operation
 from rsigym.operations.training import TrainingSubmit
+from rsigym.platform.decision import Found
 from rsigym.platform.parse import parse
 from rsigym.platform.permissions import (
     CHECKPOINTS,
     EvaluationGrant,
     InferenceGrant,
     Permissions,
+    RolloutGrant,
+    SandboxGrant,
     TrainingGrant,
 )
-from rsigym.platform.tracks import track_permissions
+from rsigym.platform.settings import DEFAULTS
 
-RANKS = st.sampled_from([4, 8, 16])
 MODELS = ("base", "other")
+MINE, THEIRS = "tinker://mine/sampler_weights/final", "tinker://theirs/sampler_weights/final"
+INITIAL = "initial"
+VALUES: dict[str, list[Any]] = {
+    "lora_config.rank": [4, 8, 16],
+    "lora_config.train_mlp": [True, False],
+    "num_epochs": [1, 2],
+    "adam_params.learning_rate": [3e-4, 1e-3],
+    "loss_fn_config": [{}, {"a": 1.0}],
+    "base_model": [None, *MODELS],
+    "init_from": [None, MINE, THEIRS],
+}
 
 
 def training(config: dict[str, Any]) -> TrainingSubmit:
     return TrainingSubmit.model_validate({"data": "d.jsonl", "config": config})
 
 
-def grants() -> st.SearchStrategy[TrainingGrant]:
-    allow = st.one_of(
-        st.just("*"),
-        st.dictionaries(
-            st.just("lora_config.rank"),
-            st.one_of(st.just(True), st.lists(RANKS, min_size=1, unique=True)),
-        ),
-    )
-    lock = st.dictionaries(
-        st.sampled_from(["num_epochs", "base_model"]), st.integers(1, 2), max_size=1
-    ).map(lambda found: {k: (v if k == "num_epochs" else MODELS[v - 1]) for k, v in found.items()})
-    return st.builds(
-        lambda a, k: TrainingGrant.model_validate({"allow": a, "lock": k}), allow, lock
-    )
+@st.composite
+def training_grants(draw: st.DrawFn) -> TrainingGrant:
+    """Locks, lists and open settings; those that it does not name keep their defaults."""
+    lock: dict[str, Any] = {}
+    allow: dict[str, Any] = {}
+    for path, values in VALUES.items():
+        # Mostly open, so that two grants rarely leave each other nothing.
+        match draw(st.sampled_from(["any", "any", "any", "any", "lock", "list", "default"])):
+            case "lock":
+                lock[path] = draw(st.sampled_from(values))
+            case "list":
+                allow[path] = draw(st.lists(st.sampled_from(values), min_size=1))
+            case "any":
+                allow[path] = True
+            case _:
+                pass
+    return TrainingGrant(allow=draw(st.sampled_from(["*", allow])), lock=lock)
+
+
+def names(*known: str) -> st.SearchStrategy[Any]:
+    return st.just("*") | st.lists(st.sampled_from(known))
 
 
 def permissions() -> st.SearchStrategy[Permissions]:
-    names = st.one_of(
-        st.just("*"), st.lists(st.sampled_from([*MODELS, CHECKPOINTS]), unique=True).map(tuple)
-    )
+    models = names(*MODELS, CHECKPOINTS, MINE, THEIRS)
     return st.builds(
         Permissions,
-        training=st.none() | grants(),
-        inference=st.none() | st.builds(lambda m: InferenceGrant(models=m), names),
+        training=st.none() | st.just(TrainingGrant()) | training_grants(),
+        inference=st.none() | st.builds(InferenceGrant, models=models),
+        rollout=st.none() | st.builds(RolloutGrant, models=names("frontier")),
         evaluation=st.none()
-        | st.builds(lambda h: EvaluationGrant(harness=h), st.sampled_from(["open", "fixed"])),
+        | st.builds(
+            EvaluationGrant,
+            benchmarks=names("Integers", "Shell"),
+            harness=st.sampled_from(["open", "fixed"]),
+        ),
+        sandbox=st.none()
+        | st.builds(
+            SandboxGrant,
+            internet=st.booleans(),
+            max_sandboxes=st.none() | st.integers(0, 4),
+            templates=names("a", "b"),
+        ),
+        source=st.sampled_from(["experiment", "Data", "Joint"]),
     )
 
 
-CALLS = [
-    training(config)
-    for config in (
-        {},
-        {"lora_config": {"rank": 4}},
-        {"lora_config": {"rank": 8}, "num_epochs": 2},
-        {"base_model": "base"},
-        {"base_model": "other", "lora_config": {"rank": 16}},
+@st.composite
+def training_calls(draw: st.DrawFn) -> Operation:
+    args: dict[str, Any] = {"data": "d", "config": {}}
+    for path, values in VALUES.items():
+        if draw(st.booleans()):
+            *parents, leaf = path.split(".")
+            node = args if path == "init_from" else args["config"]
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[leaf] = draw(st.sampled_from(values))
+    return parse({"op": "training.submit", "args": args})
+
+
+@st.composite
+def system_calls(draw: st.DrawFn) -> Operation:
+    op = draw(st.sampled_from(["inference.chat", "evaluation.submit", "run.submit"]))
+    args: dict[str, Any] = {"model": draw(st.sampled_from([*MODELS, MINE, THEIRS]))}
+    if op == "inference.chat":
+        args["messages"] = [{"role": "user", "content": "hello"}]
+    elif draw(st.booleans()):
+        args["benchmark"] = draw(st.sampled_from(["Integers", "Shell"]))
+    return parse({"op": op, "args": args})
+
+
+def other_calls() -> st.SearchStrategy[Operation]:
+    return st.sampled_from(
+        [
+            parse({"op": op, "args": args})
+            for op, args in (
+                ("training.status", {"handle": "training-1"}),
+                ("evaluation.cancel", {"handle": "evaluation-1"}),
+                ("inference.models", {}),
+                ("budget.balance", {}),
+                ("run.wait", {}),
+                ("workspace.read", {"path": "x"}),
+            )
+        ]
     )
-] + [
-    parse({"op": "evaluation.submit", "args": {"model": model}})
-    for model in (*MODELS, "tinker://a/sampler_weights/b")
-]
 
 
-def allows(permissions: Permissions) -> list[bool]:
-    return [permissions.explain(call).allowed for call in CALLS]
+CALLS = training_calls() | system_calls() | other_calls()
+FOUND = st.builds(
+    Found,
+    harness=st.sampled_from([INITIAL, "changed"]),
+    benchmark=st.sampled_from(["Integers", "Shell"]),
+)
 
 
-@given(permissions(), permissions())
-def test_both_together_allow_no_more_than_either(a: Permissions, b: Permissions) -> None:
-    for both, x, y in zip(allows(a & b), allows(a), allows(b), strict=True):
-        assert not both or (x and y)
+def allows(permissions: Permissions, call: Operation, found: Found | None) -> bool:
+    """As the run asks: about the call, then about what its service found."""
+    if not permissions.explain(call).allowed:
+        return False
+    return permissions.explain_found(call, found, INITIAL).allowed
+
+
+def disagree(a: Permissions, b: Permissions) -> bool:
+    """Whether two grants of training have no value in common for some setting."""
+    return bool(a.training and b.training) and (a & b).training is None
+
+
+@given(permissions(), permissions(), CALLS, FOUND)
+def test_both_together_allow_what_both_allow(
+    a: Permissions, b: Permissions, call: Operation, found: Found
+) -> None:
+    both, each = allows(a & b, call, found), (allows(a, call, found), allows(b, call, found))
+    assert not both or all(each)
+    if not (disagree(a, b) and call.service == "training"):
+        assert both == all(each)
 
 
 @given(permissions(), permissions(), permissions())
-def test_narrowing_commutes_associates_and_is_idempotent(
-    a: Permissions, b: Permissions, c: Permissions
+def test_narrowing_is_a_meet(a: Permissions, b: Permissions, c: Permissions) -> None:
+    assert a & b == b & a
+    assert (a & b) & c == a & (b & c)
+    assert a & a == a
+    assert a & b & a == a & b
+    assert (a & Permissions()).model_dump(exclude={"source"}) == a.model_dump(exclude={"source"})
+
+
+@given(training_grants(), training_grants(), training_grants())
+def test_grants_commute_and_associate(a: TrainingGrant, b: TrainingGrant, c: TrainingGrant) -> None:
+    assert a & b == b & a
+    ab, bc = a & b, b & c
+    assert (ab and ab & c) == (bc and a & bc)
+
+
+@given(permissions(), permissions())
+def test_permissions_survive_every_kind_of_copy(a: Permissions, b: Permissions) -> None:
+    both = a & b
+    for again in (
+        Permissions.model_validate_json(both.model_dump_json()),
+        Permissions.model_validate(both.model_dump(mode="json")),
+        pickle.loads(pickle.dumps(both)),
+        copy.deepcopy(both),
+    ):
+        assert again == both
+        assert hash(again) == hash(both)
+
+
+@given(permissions(), CALLS)
+def test_what_masks_hide_is_refused(a: Permissions, call: Operation) -> None:
+    assert a.grants(type(call)) or not a.explain(call).allowed
+
+
+@given(permissions(), training_calls())
+def test_a_filled_call_has_only_values_that_are_allowed(a: Permissions, call: Operation) -> None:
+    if a.explain(call).allowed:
+        filled = a.fill(call)
+        assert a.explain(filled).allowed
+        assert a.fill(filled) == filled
+
+
+@given(permissions(), permissions(), CALLS, FOUND)
+def test_a_refusal_names_the_rule_and_whose_it_is(
+    a: Permissions, b: Permissions, call: Operation, found: Found
 ) -> None:
-    assert allows(a & b) == allows(b & a)
-    assert allows((a & b) & c) == allows(a & (b & c))
-    assert allows(a & a) == allows(a)
+    both = a & b
+    decision = both.explain(call)
+    if decision.allowed:
+        decision = both.explain_found(call, found, INITIAL)
+    if not decision.allowed:
+        assert decision.message
+        assert decision.rule.partition(".")[0] in Permissions.model_fields
+        assert {*decision.source.split(" and ")} <= {a.source, b.source}
+        refusing = {each.source for each in (a, b) if not allows(each, call, found)}
+        assert not refusing or {*decision.source.split(" and ")} <= refusing
 
 
-@given(permissions())
-def test_permissions_survive_json(a: Permissions) -> None:
-    assert Permissions.model_validate_json(a.model_dump_json()) == a
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda grant: grant.lock.update(num_epochs=2),
+        lambda grant: operator.setitem(grant.lock, "num_epochs", 2),
+        lambda grant: grant.lock.pop("num_epochs"),
+        lambda grant: operator.ior(grant.lock, {"num_epochs": 2}),
+        lambda grant: grant.lock["loss_fn_config"].clear(),
+        lambda grant: grant.allow.setdefault("lora_config.rank", True),
+        lambda grant: grant.allow["loss_fn_config"][0].update(a=2.0),
+        lambda grant: setattr(grant, "lock", {}),
+        lambda _: operator.setitem(DEFAULTS, "num_epochs", 2),  # pyright: ignore[reportArgumentType, reportCallIssue]
+        lambda _: TrainingGrant().lock.update(num_epochs=2),
+    ],
+)
+def test_a_grant_cannot_be_changed(change: Callable[[TrainingGrant], object]) -> None:
+    grant = TrainingGrant(
+        allow={"loss_fn_config": ({"a": 1.0},)}, lock={"num_epochs": 1, "loss_fn_config": {"a": 1}}
+    )
+    before = grant.model_dump_json()
+    with pytest.raises((TypeError, ValidationError)):
+        change(grant)
+    assert grant.model_dump_json() == before
+
+
+def test_a_grant_does_not_follow_the_dict_that_it_was_made_from() -> None:
+    lock = {"loss_fn_config": {"a": 1.0}}
+    grant = TrainingGrant.model_validate({"lock": lock})
+    lock["loss_fn_config"]["a"] = 2.0
+    assert grant.lock == {"loss_fn_config": {"a": 1.0}}
 
 
 def test_a_locked_setting_is_filled_in_and_cannot_be_changed() -> None:
@@ -104,8 +260,9 @@ def test_a_locked_setting_is_filled_in_and_cannot_be_changed() -> None:
     refused = grant.explain(training({"lora_config": {"rank": 16}}))
     assert not refused.allowed
     assert refused.rule == "training.lock.lora_config.rank"
-    assert "16" in refused.message
-    assert "8" in refused.message
+    assert refused.source == "experiment"
+    assert refused.options == (8,)
+    assert "16 is not allowed in this run; allowed: 8" in refused.message
 
 
 def test_a_setting_outside_the_allowed_ones_keeps_its_default() -> None:
@@ -115,6 +272,15 @@ def test_a_setting_outside_the_allowed_ones_keeps_its_default() -> None:
     assert grant.explain(training({"batch_size": 8})).rule == "training.allow.batch_size"
 
 
+def test_a_setting_without_its_default_has_to_be_given_whoever_locks_it() -> None:
+    listed = TrainingGrant(allow={"num_epochs": (2, 3)})
+    lock = TrainingGrant(lock={"num_epochs": 2})
+    for grant in (listed, listed & lock, lock & listed):
+        assert grant is not None
+        assert not grant.explain(training({})).allowed
+        assert grant.explain(training({"num_epochs": 2})).allowed
+
+
 def test_matching_is_type_strict() -> None:
     grant = TrainingGrant(allow={"lora_config.train_mlp": (True,), "num_epochs": (1,)})
     assert grant.explain(training({"num_epochs": 1})).allowed
@@ -122,34 +288,79 @@ def test_matching_is_type_strict() -> None:
         TrainingGrant(allow={"num_epochs": (True,)})
     with pytest.raises(ValidationError):
         TrainingGrant(lock={"lora_config.train_mlp": 1})
+    rate = TrainingGrant.model_validate({"lock": {"adam_params.learning_rate": 1}})
+    assert type(rate.lock["adam_params.learning_rate"]) is float
 
 
 @pytest.mark.parametrize(
-    "grant",
+    ("grant", "fields"),
     [
-        {"allow": {"lora_config.ranks": True}},
-        {"lock": {"rank": 8}},
-        {"lock": {"lora_config.rank": 0}},
-        {"lock": {"adam_params.learning_rate": float("nan")}},
-        {"allow": "all"},
-        {"permit": "*"},
+        (TrainingGrant, {"allow": {"lora_config.ranks": True}}),
+        (TrainingGrant, {"allow": {"num_epochs": 1}}),
+        (TrainingGrant, {"allow": {"num_epochs": False}}),
+        (TrainingGrant, {"allow": {"num_epochs": []}}),
+        (TrainingGrant, {"allow": {"num_epochs": "1"}}),
+        (TrainingGrant, {"allow": {"num_epochs": [2]}, "lock": {"num_epochs": 1}}),
+        (TrainingGrant, {"lock": {"rank": 8}}),
+        (TrainingGrant, {"lock": {"lora_config.rank": 0}}),
+        (TrainingGrant, {"lock": {"adam_params.learning_rate": float("nan")}}),
+        (TrainingGrant, {"allow": "all"}),
+        (TrainingGrant, {"permit": "*"}),
+        (InferenceGrant, {"models": "base"}),
+        (InferenceGrant, {"models": [b"base"]}),
+        (InferenceGrant, {"models": [""]}),
+        (InferenceGrant, {"models": [1]}),
+        (EvaluationGrant, {"harness": "Fixed"}),
+        (EvaluationGrant, {"benchmarks": None}),
+        (SandboxGrant, {"internet": 1}),
+        (SandboxGrant, {"internet": "no"}),
+        (SandboxGrant, {"max_sandboxes": -1}),
+        (SandboxGrant, {"max_sandboxes": True}),
+        (SandboxGrant, {"max_sandboxes": 2.0}),
+        (Permissions, {"trainings": None}),
+        (Permissions, {"training": True}),
+        (Permissions, {"source": ""}),
+        (Permissions, {"parts": [{"training": None}]}),
     ],
 )
-def test_a_malformed_grant_is_refused_when_it_is_made(grant: dict[str, Any]) -> None:
+def test_a_malformed_grant_is_refused_when_it_is_made(grant: Any, fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        TrainingGrant.model_validate(grant)
+        grant.model_validate(fields)
 
 
 def test_locks_that_disagree_leave_nothing_that_can_be_trained() -> None:
-    a = Permissions(training=TrainingGrant(lock={"num_epochs": 1}))
+    a = Permissions(training=TrainingGrant(lock={"num_epochs": 1}), source="Data")
     b = Permissions(training=TrainingGrant(lock={"num_epochs": 2}))
     assert (a & b).training is None
+    decision = (a & b).explain(training({}))
+    assert (decision.rule, decision.source) == ("training", "Data and experiment")
 
 
-def test_joint_locks_the_base_model_and_opens_the_rest() -> None:
-    joint = track_permissions("Joint", "base", ("Integers",))
-    assert joint.explain(training({"lora_config": {"rank": 4}, "num_epochs": 3})).allowed
-    assert not joint.explain(training({"base_model": "other"})).allowed
-    evaluate = {"op": "evaluation.submit", "args": {"model": "other"}}
-    assert joint.explain(parse(evaluate)).rule == "inference.models"
-    assert all(joint.grants(operation) for operation in OPERATIONS.values())
+def test_nothing_is_measured_or_submitted_without_inference_or_evaluation() -> None:
+    for closed in ({"inference": None}, {"evaluation": None}, {"inference": {"models": []}}):
+        narrow = Permissions.model_validate(closed)
+        for op in ("evaluation.submit", "run.submit"):
+            assert not narrow.grants(OPERATIONS[op])
+            decision = narrow.explain(parse({"op": op, "args": {"model": "base"}}))
+            assert (decision.allowed, decision.rule) == (False, next(iter(closed)))
+
+
+def test_the_benchmark_that_a_call_leaves_out_is_checked_too() -> None:
+    narrow = Permissions(evaluation=EvaluationGrant(benchmarks=("Shell",)))
+    call = parse({"op": "evaluation.submit", "args": {"model": "base"}})
+    assert narrow.explain(call).allowed
+    decision = narrow.explain_found(call, Found(INITIAL, "Integers"), INITIAL)
+    assert (decision.allowed, decision.rule) == (False, "evaluation.benchmarks")
+
+
+@pytest.mark.parametrize("found", [None, Found("changed", "Integers")])
+def test_a_fixed_harness_allows_no_other_and_none_that_was_not_looked_at(
+    found: Found | None,
+) -> None:
+    fixed = Permissions(evaluation=EvaluationGrant(harness="fixed"))
+    for op in ("evaluation.submit", "run.submit"):
+        call = parse({"op": op, "args": {"model": "base"}})
+        assert fixed.explain_found(call, Found(INITIAL, "Integers"), INITIAL).allowed
+        assert fixed.explain_found(call, found, INITIAL).rule == "evaluation.harness"
+        assert not fixed.explain_found(call, found, INITIAL).allowed
+        assert not fixed.explain_found(call, found, None).allowed

@@ -1,0 +1,51 @@
+"""What is decided about a call, and what its service finds for the decision."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from rsigym.operations.json_value import Json
+
+__all__ = ["Decision", "Found", "refuse"]
+
+
+class Decision(BaseModel, frozen=True):
+    """Whether a call is allowed, and what decides.
+
+    Attributes:
+        rule: The grant's field that decides, such as "training.lock.base_model".
+        source: Who set the rule: a track's name, or "experiment".
+        message: One sentence: what is not allowed and what would be.
+        options: What would be allowed in its place; empty where nothing would.
+    """
+
+    allowed: bool
+    rule: str
+    source: str = ""
+    message: str = ""
+    options: tuple[Json, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a call that measures a system came to, once its service had looked.
+
+    Attributes:
+        harness: Content id of the harness.
+        benchmark: The benchmark, also where the call named none.
+    """
+
+    harness: str
+    benchmark: str
+
+
+def refuse(rule: str, what: str, value: Json, options: Sequence[Json]) -> Decision:
+    """The refusal of a value that is not among the options."""
+    allowed = " or ".join(repr(each) for each in options) or "nothing"
+    return Decision(
+        allowed=False,
+        rule=rule,
+        message=f"{what} {value!r} is not allowed in this run; allowed: {allowed}",
+        options=tuple(options),
+    )

@@ -1,0 +1,105 @@
+"""What one service may be asked for: a grant for each, but for training, which has its own file.
+
+Without arguments a grant allows everything. Two of them meet in `a & b`, which allows a call
+exactly where both do. Grants are canonical: equal rules are equal, and hash alike.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from rsigym.platform.decision import Decision, refuse
+
+__all__ = [
+    "CHECKPOINTS",
+    "EvaluationGrant",
+    "InferenceGrant",
+    "Names",
+    "RolloutGrant",
+    "SandboxGrant",
+    "decide_name",
+]
+
+CHECKPOINTS = "tinker://*"
+"""In a list of models: every checkpoint that the run has trained."""
+
+_Name = Annotated[str, Field(strict=True, min_length=1)]
+_NameList = Annotated[tuple[_Name, ...], AfterValidator(lambda names: tuple(sorted({*names})))]
+type Names = Literal["*"] | _NameList
+
+
+class InferenceGrant(BaseModel, extra="forbid", frozen=True):
+    """The models that may be asked, evaluated and submitted; `CHECKPOINTS` for the run's own."""
+
+    models: Names = "*"
+
+    def __and__(self, other: "InferenceGrant") -> "InferenceGrant":
+        return InferenceGrant(models=_both_names(self.models, other.models))
+
+
+class RolloutGrant(BaseModel, extra="forbid", frozen=True):
+    """The frontier models that may be asked."""
+
+    models: Names = "*"
+
+    def __and__(self, other: "RolloutGrant") -> "RolloutGrant":
+        return RolloutGrant(models=_both_names(self.models, other.models))
+
+
+class EvaluationGrant(BaseModel, extra="forbid", frozen=True):
+    """The benchmarks that may be evaluated, and whether the harness may be changed.
+
+    Attributes:
+        harness: "fixed": nothing but the initial harness, byte by byte, wherever it lies.
+    """
+
+    benchmarks: Names = "*"
+    harness: Literal["open", "fixed"] = "open"
+
+    def __and__(self, other: "EvaluationGrant") -> "EvaluationGrant":
+        return EvaluationGrant(
+            benchmarks=_both_names(self.benchmarks, other.benchmarks),
+            harness="open" if self.harness == other.harness == "open" else "fixed",
+        )
+
+
+class SandboxGrant(BaseModel, extra="forbid", frozen=True):
+    """Sandboxes of the agent's own, and whether they and the trials may reach the internet.
+
+    Attributes:
+        max_sandboxes: How many there may be at a time; None for any number.
+    """
+
+    internet: Annotated[bool, Field(strict=True)] = True
+    max_sandboxes: Annotated[int, Field(strict=True, ge=0)] | None = None
+    templates: Names = "*"
+
+    def __and__(self, other: "SandboxGrant") -> "SandboxGrant":
+        limits = [each for each in (self.max_sandboxes, other.max_sandboxes) if each is not None]
+        return SandboxGrant(
+            internet=self.internet and other.internet,
+            max_sandboxes=min(limits, default=None),
+            templates=_both_names(self.templates, other.templates),
+        )
+
+
+def _admits(names: Names, name: str) -> bool:
+    """Whether a name is in a list; every checkpoint is, where the list has `CHECKPOINTS`."""
+    if names == "*" or name in names:
+        return True
+    return CHECKPOINTS in names and name.startswith("tinker://")
+
+
+def decide_name(rule: str, what: str, name: str, names: Names) -> Decision:
+    """Whether a name is in a list, as a decision."""
+    if _admits(names, name):
+        return Decision(allowed=True, rule=rule)
+    return refuse(rule, what, name, names)
+
+
+def _both_names(a: Names, b: Names) -> Names:
+    if a == "*":
+        return b
+    if b == "*":
+        return a
+    return tuple(name for name in {*a, *b} if _admits(a, name) and _admits(b, name))
