@@ -23,7 +23,10 @@ MAY_IMPORT = {
     "report": {"operations", "platform", "services", "envs"},
     "commands": {"operations", "platform", "services", "local", "benchmarks", "envs", "report"},
 }
-HEAVY = {"torch", "transformers", "tinker", "harbor", "fastapi", "uvicorn", "litellm", "rich"}
+HEAVY = {"torch", "transformers", "tinker", "harbor", "fastapi", "uvicorn", "litellm", "rich"} | {
+    "sqlalchemy",
+    "psycopg",
+}
 
 
 def room(module: str) -> str | None:

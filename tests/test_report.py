@@ -129,7 +129,6 @@ def run_full_of(text: str) -> Iterator[Path]:
         amounts = {"cost_usd": 0.5, "started": 1.0, "seconds": 1.0}
         records.write("000001", {**call, "evidence": {text: text}, **amounts})
         records.write("000002", {**call, "call": text, "evidence": {}, **amounts})
-        records.close()
         error = TrialError("harness", text, text)
         measured = {"score": 0.5, "interval": [0.25, 0.75]}
         summary = {"handle": "evaluation-1", "state": text, "benchmark": text, "model": text}

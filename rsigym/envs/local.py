@@ -21,14 +21,15 @@ from rsigym.local.sandbox import Isolation, choose_isolation
 from rsigym.local.tinker.shared import shared_tinker_server
 from rsigym.platform.errors import BadCall, OperatorError
 from rsigym.platform.home import home
+from rsigym.platform.journal import JOURNAL, Journal
 from rsigym.platform.ledger import Ledger
 from rsigym.platform.money import to_nano
+from rsigym.platform.open_ledger import open_ledger
 from rsigym.platform.permissions import Permissions
 from rsigym.platform.prices import PriceBook, local_prices
 from rsigym.platform.records import write_json
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence
-from rsigym.platform.sqlite_ledger import SQLiteLedger
 from rsigym.services.evaluation import EvaluationService
 from rsigym.services.evaluation_job import Trials
 from rsigym.services.harness import Harness, pack
@@ -120,6 +121,7 @@ def open_local(experiment: Experiment, permissions: Permissions, run_dir: str | 
         score=lambda trials, tasks, attempts: benchmarks.score(trials, tasks, attempts).to_json(),
     )
     evaluation = EvaluationService(setup.development, inference, trials, workspace, records, jobs)
+    journal = Journal(folder / JOURNAL)
     official = Official(
         tasks=setup.official,
         n_attempts=experiment.n_attempts,
@@ -127,6 +129,7 @@ def open_local(experiment: Experiment, permissions: Permissions, run_dir: str | 
         isolation=setup.isolation,
         ledger=ledger,
         account=_official_account(folder),
+        journal=journal,
         records=records,
         fingerprint=lambda model: _weights_digest(setup.models[model]),
     )
@@ -146,6 +149,7 @@ def open_local(experiment: Experiment, permissions: Permissions, run_dir: str | 
     def release() -> None:
         loop.close()
         client.close()
+        journal.close()
         ledger.close()
 
     _write_experiment(experiment, setup, run)
@@ -182,7 +186,7 @@ def _new_folder(experiment: Experiment, parent: Path) -> Path:
 
 
 def _open_ledger(experiment: Experiment, folder: Path) -> Ledger:
-    ledger = SQLiteLedger(folder / "ledger.sqlite")
+    ledger = open_ledger(folder)
     ledger.open(folder.name, to_nano(experiment.budget_usd))
     ledger.open(_official_account(folder), None)
     return ledger

@@ -13,6 +13,7 @@ import rsigym
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import ServiceFailure
 from rsigym.platform.home import home
+from rsigym.platform.journal import Journal
 from rsigym.platform.ledger import Ledger
 from rsigym.platform.meter import Meter
 from rsigym.platform.records import write_json
@@ -30,6 +31,7 @@ class Official:
         tasks: The official task folders by benchmark.
         n_attempts: Trials of each.
         account: What it is booked to.
+        journal: Where its beginnings and bills are noted, as those of calls are.
         fingerprint: What identifies a base model's weights.
         isolation: How trials are isolated; part of what an initial score depends on.
         jobs: The evaluations that were begun, for those who show progress.
@@ -41,6 +43,7 @@ class Official:
     isolation: str
     ledger: Ledger
     account: str
+    journal: Journal
     records: Path
     fingerprint: Callable[[str], str]
     jobs: list[EvaluationJob] = field(default_factory=list[EvaluationJob])
@@ -57,8 +60,8 @@ class Official:
         )
         call_id = f"{self.account}/{name}"
         worst = plan.trial_milliseconds * self.trials.sandbox_millisecond
-        self.ledger.hold(self.account, call_id, worst)
-        meter = Meter(self.ledger, self.account, call_id)
+        meter = Meter(self.ledger, self.account, call_id, self.journal)
+        meter.begin("evaluation.official", worst)
         folder = self.records / "official" / name
         job = EvaluationJob(f"official {name}", plan, folder, meter, self.trials, lambda: None)
         job.start()

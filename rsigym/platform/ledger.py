@@ -2,13 +2,29 @@
 
 A call holds its worst case, works, and settles what it really cost. Holding is refused when
 `spent + held` would exceed the budget, so no interleaving of calls can overdraw it.
+
+Amounts are whole nano-USD from 0 to `LIMIT`. Every ledger checks them by type and range at each of
+its doors: a bool, a float, NaN or a string is a bug of whoever computed it, and raises.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Balance", "Entry", "Hold", "Item", "Ledger", "total"]
+__all__ = [
+    "LIMIT",
+    "Balance",
+    "Entry",
+    "Hold",
+    "Item",
+    "Ledger",
+    "checked",
+    "checked_bill",
+    "total",
+]
+
+LIMIT = 2**62
+"""The largest amount, 4.6 billion USD: two of them still fit a database's 64-bit integer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +35,7 @@ class Item:
         service: Who did the work, such as "training".
         what: What was used, such as "train" or "prefill".
         quantity: How many units.
-        unit: "token" or "millisecond".
+        unit: "token" or "millisecond"; "nano-USD" where the amount alone is known.
         unit_price: Nano-USD a unit.
     """
 
@@ -69,14 +85,23 @@ class Balance:
 
 
 class Ledger(Protocol):
-    """What every ledger backend does. All methods are safe from any thread."""
+    """What every ledger backend does. All methods are safe from any thread.
+
+    Each is one step: it happens whole or not at all, whatever else happens at the same time. All
+    that name one account or call raise `KeyError` where the ledger does not know it (lists are
+    empty then), and `TypeError` or `ValueError` for what is no amount; nothing has changed then.
+    """
 
     def open(self, account: str, budget: int | None) -> None:
         """Create an account; one that exists keeps what it has."""
         ...
 
-    def hold(self, account: str, call_id: str, worst: int) -> None:
-        """Set `worst` nano-USD aside. Holding again under the same id changes nothing.
+    def hold(self, account: str, call_id: str, worst: int) -> bool:
+        """Set `worst` nano-USD aside.
+
+        Answers whether this very call did so. False: the id is known, its hold open or ended, and
+        nothing has changed. Whoever gets False must not work on it, or work is done that only one
+        settlement pays for.
 
         Raises:
             BudgetExhausted: More than what is free; nothing was held.
@@ -119,3 +144,30 @@ class Ledger(Protocol):
 def total(items: Sequence[Item]) -> int:
     """Nano-USD of a bill."""
     return sum(item.amount for item in items)
+
+
+def checked(amount: object, what: str) -> int:
+    """The amount itself, if it is one.
+
+    Raises:
+        TypeError: It is not an `int` (a `bool` is none).
+        ValueError: It is below 0 or above `LIMIT`.
+    """
+    if type(amount) is not int:
+        raise TypeError(f"{what} is a whole number, not {amount!r}")
+    if not 0 <= amount <= LIMIT:
+        raise ValueError(f"{what} is between 0 and 2**62, not {amount!r}")
+    return amount
+
+
+def checked_bill(items: Sequence[Item]) -> int:
+    """Nano-USD of a bill whose every number was checked.
+
+    Raises:
+        TypeError, ValueError: As `checked`.
+    """
+    cost = 0
+    for item in items:
+        quantity = checked(item.quantity, "a quantity")
+        cost += quantity * checked(item.unit_price, "a unit price")
+    return checked(cost, "a cost")

@@ -3,7 +3,9 @@
 import itertools
 import threading
 
-from rsigym.platform.ledger import Item, Ledger, total
+from rsigym.platform.errors import ServiceFailure
+from rsigym.platform.journal import Journal
+from rsigym.platform.ledger import Item, Ledger
 
 __all__ = ["Meter"]
 
@@ -14,23 +16,56 @@ class Meter:
     Work done in one go charges the meter it was given, and the pipeline settles. Work that goes on
     after the answer (a training run) calls `detach`, settles what it was given by itself, and
     takes a `piece` for each further step, so that nothing is done that was not held before.
+
+    Args:
+        journal: Where beginnings and bills are noted for the next start; None where a ledger dies
+            with its process anyway.
     """
 
-    def __init__(self, ledger: Ledger, account: str, call_id: str, *, root: "Meter | None" = None):
+    def __init__(
+        self,
+        ledger: Ledger,
+        account: str,
+        call_id: str,
+        journal: Journal | None = None,
+        *,
+        root: "Meter | None" = None,
+    ):
         self.account = account
         self.call_id = call_id
         self.detached = False
         self._ledger = ledger
+        self._journal = journal
         self._items: list[Item] = []
+        self._cost: int | None = None
         self._root = root or self
         self._pieces = itertools.count(1)
-        self._lock = threading.Lock()
+        self._settling = threading.Lock()
+        self._summing = threading.Lock()
         self._spent = 0
 
     @property
     def spent(self) -> int:
         """Nano-USD settled so far by the call and all its pieces."""
         return self._root._spent
+
+    def begin(self, op: str, worst: int) -> None:
+        """Hold `worst` nano-USD and note that the work of `op` begins.
+
+        Raises:
+            BudgetExhausted: It is not there.
+            ServiceFailure: The call was begun before, or its beginning cannot be noted. Nothing is
+                held by it, and the work must not be done.
+        """
+        self._hold(worst)
+        try:
+            if self._journal is not None:
+                self._journal.begin(self.call_id, op, durable=True)
+        except OSError as error:
+            self._ledger.release(self.call_id)
+            raise ServiceFailure(
+                f"{op} was not done and costs nothing: the journal cannot be written ({error})"
+            ) from error
 
     def charge(self, item: Item) -> None:
         """Note what the work has used; it is booked when the meter settles."""
@@ -47,17 +82,30 @@ class Meter:
             BudgetExhausted: It is not there; the work must stop with what it has.
         """
         root = self._root
-        piece = Meter(self._ledger, self.account, f"{root.call_id}/{next(root._pieces)}", root=root)
-        self._ledger.hold(self.account, piece.call_id, worst)
+        call_id = f"{root.call_id}/{next(root._pieces)}"
+        piece = Meter(self._ledger, self.account, call_id, self._journal, root=root)
+        piece._hold(worst)
         return piece
 
     def settle(self) -> int:
         """Book what was charged and give the rest of the hold back; answers nano-USD.
 
-        Settling with nothing charged releases the hold. Twice is fine.
+        Settling with nothing charged releases the hold. The first settlement stands; settling
+        again answers the same.
         """
-        cost = self._ledger.settle(self.call_id, self._items)
-        with self._root._lock:
-            self._root._spent += total(self._items)
-            self._items = []
-        return cost
+        root = self._root
+        with self._settling:
+            if self._cost is None:
+                if self._journal is not None:
+                    self._journal.end(self.call_id, self._items)
+                self._cost = self._ledger.settle(self.call_id, self._items)
+                with root._summing:
+                    root._spent += self._cost
+            return self._cost
+
+    def _hold(self, worst: int) -> None:
+        if not self._ledger.hold(self.account, self.call_id, worst):
+            raise ServiceFailure(
+                f"call {self.call_id} was begun before and is not done again: another process is "
+                "writing to this run"
+            )

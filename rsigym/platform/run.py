@@ -2,7 +2,8 @@
 
 validate → permit → quote and hold → journal → do → settle → record, in this order: a call that is
 turned away at any of the first three has cost nothing and changed nothing. Permissions are asked
-twice: about the call, and about the system that its files turned out to be.
+twice: about the call, and about the system that its files turned out to be. A process that dies on
+the way leaves a hold and what the journal tells of it: `rsigym.platform.reconcile` ends it.
 """
 
 import itertools
@@ -17,6 +18,7 @@ from rsigym.platform.budget import BudgetService
 from rsigym.platform.decision import Decision
 from rsigym.platform.errors import Failure, Refused, ServiceFailure
 from rsigym.platform.evidence import bounded
+from rsigym.platform.journal import JOURNAL, Journal, read_journal
 from rsigym.platform.ledger import Ledger
 from rsigym.platform.meter import Meter
 from rsigym.platform.money import to_usd
@@ -36,7 +38,8 @@ class Run:
 
     Args:
         run_id: The name of the run and of its account in the ledger.
-        folder: The run folder; the journal and the records are written below it.
+        folder: The run folder; the journal and the records are written below it, after those of
+            an earlier process, if there are any.
         permissions: What is allowed; they can be narrowed and never widened.
         ledger: Where the run's account is open.
         services: Who does what, by the first half of an operation's name.
@@ -63,7 +66,8 @@ class Run:
         }
         self.records = Records(folder)
         self._harness = harness
-        self._numbers = itertools.count(1)
+        self._journal = Journal(folder / JOURNAL)
+        self._numbers = itertools.count(1 + self._last_number())
 
     @property
     def permissions(self) -> Permissions:
@@ -81,18 +85,30 @@ class Run:
         Never raises because of what the caller asked or a service failed to do.
         """
         record = f"{next(self._numbers):06d}"
-        meter = Meter(self.ledger, self.id, f"{self.id}/{record}")
+        meter = Meter(self.ledger, self.id, f"{self.id}/{record}", self._journal)
         started = time.time()
+        status, evidence = self._answer(call, meter)
+        cost = 0 if meter.detached else meter.spent
+        try:
+            evidence = bounded(evidence, self.folder / "workspace" / "evidence" / f"{record}.json")
+            outcome = Outcome(status, evidence, cost, record)
+            self._record(call, outcome, started)
+        except OSError as error:
+            failure = ServiceFailure(
+                f"the call ended as {status.name}, but its answer or its record cannot be written "
+                f"({error}): free the disk of the run folder"
+            )
+            outcome = Outcome(Status.FAILED, failure.evidence(), cost, record)
+        return outcome
+
+    def _answer(self, call: object, meter: Meter) -> tuple[Status, Evidence]:
         try:
             operation, prepared = self.prepare(call)
-            evidence = self._perform(operation, prepared, meter)
-            status = Status.OK
+            return Status.OK, self._perform(operation, prepared, meter)
         except Failure as failure:
-            evidence, status = failure.evidence(), status_of(failure)
-        evidence = bounded(evidence, self.folder / "workspace" / "evidence" / f"{record}.json")
-        outcome = Outcome(status, evidence, 0 if meter.detached else meter.spent, record)
-        self._record(call, outcome, started)
-        return outcome
+            return status_of(failure), failure.evidence()
+        except Exception as error:  # noqa: BLE001 -- the disk, the ledger's server: not the caller's
+            return Status.FAILED, _platform_fault("the call", error).evidence()
 
     def prepare(self, call: object) -> tuple[Operation, Prepared]:
         """Validate, permit and price a call without making it.
@@ -107,7 +123,7 @@ class Run:
         except Failure:
             raise
         except Exception as error:
-            raise _platform_fault(operation, error) from error
+            raise _platform_fault(operation.op, error) from error
         _require(permissions.explain_found(operation, prepared.found, self._harness))
         return operation, prepared
 
@@ -115,19 +131,20 @@ class Run:
         """Hold, journal, do and settle. What was charged before a failure stands."""
         paid = operation.paid
         if paid:
-            self.ledger.hold(meter.account, meter.call_id, prepared.quote.hold)
-        event: dict[str, Json] = {"call": meter.call_id, "op": operation.op}
-        self.records.journal({"event": "begin", **event}, durable=paid)
+            meter.begin(operation.op, prepared.quote.hold)
+        else:
+            self._journal.begin(meter.call_id, operation.op, durable=False)
         try:
             return prepared.perform(meter)
         except Failure:
             raise
         except Exception as error:
-            raise _platform_fault(operation, error) from error
+            raise _platform_fault(operation.op, error) from error
         finally:
-            if paid and not meter.detached:
+            if not paid:
+                self._journal.end(meter.call_id, ())
+            elif not meter.detached:
                 meter.settle()
-            self.records.journal({"event": "end", **event}, durable=False)
 
     def _record(self, call: object, outcome: Outcome, started: float) -> None:
         self.records.write(
@@ -146,7 +163,16 @@ class Run:
         """Stop what runs, wait until it has stopped, and let go of every file; twice is fine."""
         for service in self.services.values():
             service.close()
-        self.records.close()
+        self._journal.close()
+
+    def _last_number(self) -> int:
+        """The highest number of a call that the folder knows; 0 in a new one."""
+        calls = [
+            str(event.get("call")).removeprefix(f"{self.id}/").partition("/")[0]
+            for event in read_journal(self.folder / JOURNAL)
+        ]
+        numbers = [int(name) for name in [*calls, *self.records.names()] if name.isdecimal()]
+        return max(numbers, default=0)
 
 
 def _require(decision: Decision) -> None:
@@ -159,10 +185,10 @@ def _require(decision: Decision) -> None:
         )
 
 
-def _platform_fault(operation: Operation, error: Exception) -> ServiceFailure:
+def _platform_fault(what: str, error: Exception) -> ServiceFailure:
     """Our own bug, as evidence: the episode goes on and the agent sees that it is not to blame."""
     return ServiceFailure(
-        f"{operation.op} failed inside the platform ({type(error).__name__}: {error}); "
+        f"{what} failed inside the platform ({type(error).__name__}: {error}); "
         "this is not your call's fault"
     )
 

@@ -10,7 +10,7 @@ from rsigym.envs.trajectory import read_calls
 from rsigym.platform.errors import OperatorError
 from rsigym.platform.ledger import Entry
 from rsigym.platform.money import to_usd
-from rsigym.platform.sqlite_ledger import SQLiteLedger
+from rsigym.platform.open_ledger import has_ledger, open_ledger
 from rsigym.services.trial_records import TrialRecord, load_record
 
 __all__ = ["Evaluation", "RunFolder", "Training", "read_run"]
@@ -93,7 +93,7 @@ def read_run(folder: Path) -> RunFolder:
         trainings=[_training(path) for path in _numbered(records, "training")],
         development=[_evaluation(path, summaries) for path in _numbered(records, "evaluation")],
         official=[_evaluation(path, {}) for path in sorted((records / "official").glob("*"))],
-        entries=_entries(folder / "ledger.sqlite", name),
+        entries=_entries(folder, name),
     )
 
 
@@ -120,10 +120,10 @@ def _own_summary(folder: Path, trials: list[TrialRecord]) -> dict[str, Any]:
     }
 
 
-def _entries(ledger_file: Path, account: str) -> list[Entry]:
-    if not ledger_file.is_file():
+def _entries(folder: Path, account: str) -> list[Entry]:
+    if not has_ledger(folder):
         return []
-    ledger = SQLiteLedger(ledger_file)
+    ledger = open_ledger(folder)
     try:
         return ledger.entries(account)
     finally:

@@ -22,13 +22,14 @@ from rsigym.operations import Operation
 from rsigym.operations.json_value import Json
 from rsigym.operations.run import RunSubmit, RunWait
 from rsigym.operations.training import TrainingSubmit
+from rsigym.platform.journal import JOURNAL, Journal
 from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
 from rsigym.platform.money import to_nano, to_usd
 from rsigym.platform.outcome import Status
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence, Prepared, Quote
-from rsigym.platform.sqlite_ledger import SQLiteLedger
+from rsigym.platform.sql_ledger import SQLLedger
 from rsigym.services.jobs import Jobs, JobState
 from rsigym.services.trial_records import TrialRecord
 from rsigym.services.workspace import WorkspaceService
@@ -161,7 +162,7 @@ class _RunService:
 
 def _open(env: TinyEnv, folder: Path) -> Episode:
     folder.mkdir(parents=True)
-    ledger = SQLiteLedger(folder / "ledger.sqlite")
+    ledger = SQLLedger.sqlite(folder / "ledger.sqlite")
     for account, budget in ((folder.name, to_nano(env.experiment.budget_usd)), ("official", None)):
         ledger.open(account, budget)
     jobs = Jobs()
@@ -178,6 +179,7 @@ def _open(env: TinyEnv, folder: Path) -> Episode:
         isolation="process",
         ledger=ledger,
         account="official",
+        journal=Journal(folder / JOURNAL),
         records=folder,
         fingerprint=str,
     )

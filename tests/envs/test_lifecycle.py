@@ -145,4 +145,4 @@ def test_a_killed_run_leaves_no_process_and_keeps_ledger_and_trials(started: Sta
     assert 0 < spent <= spent + held <= budget
     assert len(list(folder.glob("records/evaluation-1/trials/*/record.json"))) == 2
     events = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
-    assert {"training.submit", "evaluation.submit"} <= {event["op"] for event in events}
+    assert {"training.submit", "evaluation.submit"} <= {event.get("op") for event in events}

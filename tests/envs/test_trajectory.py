@@ -29,7 +29,6 @@ def record(folder: Path, name: str, call: object, evidence: object) -> None:
     written = {"call": call, "status": "OK", "evidence": evidence, "cost_usd": 0.5}
     records = Records(folder)
     records.write(name, {**written, "started": 1.0, "seconds": 2.0})  # pyright: ignore[reportArgumentType]
-    records.close()
 
 
 def test_every_call_is_a_step_with_its_evidence(tmp_path: Path):
@@ -74,7 +73,7 @@ def test_harbor_shows_the_run_as_a_trial(tmp_path: Path):
 
 
 def test_a_run_without_calls_has_a_trajectory_too(tmp_path: Path):
-    Records(tmp_path).close()
+    Records(tmp_path)
     assert len(read(write_trajectory(tmp_path, run_id="r", agent="a")).steps) == 1
 
 

@@ -7,7 +7,7 @@ import pytest
 from rsigym.platform.errors import BudgetExhausted
 from rsigym.platform.ledger import Balance, Item
 from rsigym.platform.meter import Meter
-from rsigym.platform.sqlite_ledger import SQLiteLedger
+from rsigym.platform.sql_ledger import SQLLedger
 
 
 def step(tokens: int) -> Item:
@@ -15,7 +15,7 @@ def step(tokens: int) -> Item:
 
 
 def test_pieces_hold_ahead_settle_and_add_up(tmp_path: Path) -> None:
-    ledger = SQLiteLedger(tmp_path / "l.sqlite")
+    ledger = SQLLedger.sqlite(tmp_path / "l.sqlite")
     ledger.open("run", 100)
     ledger.hold("run", "call", 40)
     meter = Meter(ledger, "run", "call")
@@ -33,7 +33,7 @@ def test_pieces_hold_ahead_settle_and_add_up(tmp_path: Path) -> None:
 
 
 def test_settling_twice_books_once(tmp_path: Path) -> None:
-    ledger = SQLiteLedger(tmp_path / "l.sqlite")
+    ledger = SQLLedger.sqlite(tmp_path / "l.sqlite")
     ledger.open("run", 100)
     ledger.hold("run", "call", 40)
     meter = Meter(ledger, "run", "call")

@@ -1,7 +1,9 @@
 """The pipeline: a call that is turned away costs nothing, one that is made is paid and recorded."""
 
 import json
+import resource
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,16 @@ import pytest
 from rsigym.operations import Operation
 from rsigym.operations.inference import InferenceChat
 from rsigym.platform.errors import BadCall, ServiceFailure, TimedOut
+from rsigym.platform.journal import JOURNAL, read_journal
 from rsigym.platform.ledger import Balance, Item
+from rsigym.platform.memory_ledger import MemoryLedger
 from rsigym.platform.meter import Meter
 from rsigym.platform.outcome import Outcome, Status
 from rsigym.platform.permissions import InferenceGrant, Permissions
+from rsigym.platform.reconcile import reconcile
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence, Prepared, Quote
-from rsigym.platform.sqlite_ledger import SQLiteLedger
+from rsigym.platform.sql_ledger import SQLLedger
 
 
 class Model:
@@ -47,7 +52,7 @@ def model() -> Model:
 
 @pytest.fixture
 def run(tmp_path: Path, model: Model) -> Iterator[Run]:
-    ledger = SQLiteLedger(tmp_path / "ledger.sqlite")
+    ledger = SQLLedger.sqlite(tmp_path / "ledger.sqlite")
     ledger.open("run", 150)
     run = Run("run", tmp_path, Permissions(), ledger, {"inference": model})
     yield run
@@ -193,3 +198,122 @@ def test_evidence_that_is_too_large_is_left_in_the_workspace(
     outcome = run.call(chat())
     left = tmp_path / "workspace" / str(outcome.evidence["path"])
     assert json.loads(left.read_text()) == {"content": "x" * 100_000, "loss": None}
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process can grow, whoever runs it: the limit is lowered and raised again."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def side(outcome: Outcome) -> object:
+    error = outcome.evidence["error"]
+    assert isinstance(error, dict)
+    return error["side"]
+
+
+@pytest.fixture
+def unlimited(tmp_path: Path, model: Model) -> Iterator[Run]:
+    """A run whose ledger needs no disk."""
+    ledger = MemoryLedger()
+    ledger.open("run", 150)
+    with closing(Run("run", tmp_path, Permissions(), ledger, {"inference": model})) as run:
+        yield run
+
+
+@pytest.mark.parametrize("where", ["run", "unlimited"])
+def test_on_a_full_disk_nothing_is_done_and_nothing_is_held(
+    where: str, request: pytest.FixtureRequest, model: Model, tmp_path: Path
+) -> None:
+    run: Run = request.getfixturevalue(where)
+    with full_disk():
+        paid, free = run.call(chat()), run.call({"op": "budget.balance"})
+    for outcome in (paid, free):
+        assert (outcome.status, side(outcome)) == (Status.FAILED, "platform")
+    assert model.calls == 0
+    assert run.ledger.balance("run") == Balance(150, 0, 0)
+    assert run.ledger.open_holds("run") == []
+    assert run.call(chat()).status is Status.OK, "there is room again"
+    begun = [event["call"] for event in read_journal(tmp_path / JOURNAL)]
+    assert begun == ["run/000003", "run/000003"]
+
+
+def test_what_was_done_is_paid_although_its_record_cannot_be_written(
+    unlimited: Run, model: Model
+) -> None:
+    disk = full_disk()
+
+    def answer() -> Evidence:
+        disk.__enter__()
+        return {"content": "hi"}
+
+    model.answer = answer
+    outcome = unlimited.call(chat())
+    disk.__exit__(None, None, None)
+    assert (outcome.status, side(outcome), outcome.cost) == (Status.FAILED, "platform", 30)
+    assert "ended as OK" in message(outcome)
+    assert unlimited.ledger.balance("run") == Balance(150, 30, 0)
+
+
+def test_what_was_done_and_cannot_be_booked_stays_held_until_the_next_start(
+    run: Run, model: Model, tmp_path: Path
+) -> None:
+    disk = full_disk()
+
+    def answer() -> Evidence:
+        disk.__enter__()
+        return {"content": "hi"}
+
+    model.answer = answer
+    outcome = run.call(chat())
+    disk.__exit__(None, None, None)
+    assert (outcome.status, side(outcome)) == (Status.FAILED, "platform")
+    assert run.ledger.balance("run") == Balance(150, 0, 100)
+    run.close()
+    [done] = reconcile(run.ledger, "run", tmp_path / JOURNAL)
+    assert (done.how, done.amount) == ("booked at what it held", 100)
+
+
+def test_an_answer_too_large_to_show_or_to_keep_is_a_failure(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "evidence").touch()
+    with_model = run.services["inference"]
+    assert isinstance(with_model, Model)
+    with_model.answer = lambda: {"content": "x" * 100_000}
+    outcome = run.call(chat())
+    assert (outcome.status, side(outcome), outcome.cost) == (Status.FAILED, "platform", 30)
+
+
+def test_a_run_that_is_over_refuses_calls_without_raising(run: Run, model: Model) -> None:
+    run.close()
+    outcome = run.call(chat())
+    assert (outcome.status, side(outcome), model.calls) == (Status.FAILED, "platform", 0)
+    assert run.ledger.balance("run") == Balance(150, 0, 0)
+
+
+def test_a_run_goes_on_after_the_calls_of_an_earlier_process(
+    run: Run, model: Model, tmp_path: Path
+) -> None:
+    """Else their ids would be taken for retries, and what they do for paid."""
+    run.call(chat())
+    run.call({"op": "nonsense"})
+    run.close()
+    with closing(Run("run", tmp_path, Permissions(), run.ledger, {"inference": model})) as later:
+        assert later.call(chat()).record == "000003"
+    assert run.ledger.balance("run") == Balance(150, 60, 0)
+
+
+def test_of_two_processes_on_one_run_only_one_makes_a_call(
+    run: Run, model: Model, tmp_path: Path
+) -> None:
+    with closing(Run("run", tmp_path, Permissions(), run.ledger, {"inference": model})) as other:
+        assert run.call(chat()).status is Status.OK
+        outcome = other.call(chat())
+    assert (outcome.status, side(outcome)) == (Status.FAILED, "platform")
+    assert "begun before" in message(outcome)
+    assert model.calls == 1

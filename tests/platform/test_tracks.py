@@ -13,13 +13,13 @@ from rsigym.operations.json_value import Json
 from rsigym.operations.run import RunSubmit
 from rsigym.operations.training import TrainingSubmit
 from rsigym.platform.decision import Found
+from rsigym.platform.memory_ledger import MemoryLedger
 from rsigym.platform.outcome import Outcome, Status
 from rsigym.platform.parse import parse
 from rsigym.platform.permissions import CHECKPOINTS, Permissions
 from rsigym.platform.run import Run
 from rsigym.platform.service import Prepared
 from rsigym.platform.settings import DEFAULTS
-from rsigym.platform.sqlite_ledger import SQLiteLedger
 from rsigym.platform.track_table import (
     BENCHMARK,
     COLUMNS,
@@ -116,7 +116,7 @@ def column(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def run(tmp_path: Path, column: str, service: Anything) -> Iterator[Run]:
-    ledger = SQLiteLedger(tmp_path / "ledger.sqlite")
+    ledger = MemoryLedger()
     ledger.open("run", 1)
     services = {op.partition(".")[0]: service for op in OPERATIONS if "budget" not in op}
     run = Run("run", tmp_path, COLUMNS[column], ledger, services, HARNESS)

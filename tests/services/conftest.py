@@ -12,7 +12,7 @@ from rsigym.platform.meter import Meter
 from rsigym.platform.money import NANO
 from rsigym.platform.prices import PriceBook, TokenPrice
 from rsigym.platform.service import Evidence, Service
-from rsigym.platform.sqlite_ledger import SQLiteLedger
+from rsigym.platform.sql_ledger import SQLLedger
 from rsigym.services.jobs import Jobs
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.tinker_client import TinkerClient
@@ -82,7 +82,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
         self.workspace = Workspace(self.folder / "workspace")
-        self.ledger = SQLiteLedger(self.folder / "ledger.sqlite")
+        self.ledger = SQLLedger.sqlite(self.folder / "ledger.sqlite")
         self.ledger.open("run", self.budget)
 
     def meter(self, worst: int) -> Meter:

@@ -13,7 +13,7 @@ from rsigym import benchmarks
 from rsigym.platform.errors import BudgetExhausted
 from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
-from rsigym.platform.sqlite_ledger import SQLiteLedger
+from rsigym.platform.sql_ledger import SQLLedger
 from rsigym.services.evaluation_job import EvaluationJob, EvaluationPlan, OpenEndpoint, Trials
 from rsigym.services.harness import pack
 from rsigym.services.loop import BackgroundLoop
@@ -27,14 +27,15 @@ TRIAL_MS = 120_000
 ASK = """python3 -c 'import os, urllib.request as r; r.urlopen(os.environ["OPENAI_API_BASE"])'\n"""
 
 
-class WatchedLedger(SQLiteLedger):
+class WatchedLedger(SQLLedger):
     """A ledger that knows the most that was ever spent and held together."""
 
     most = 0
 
-    def hold(self, account: str, call_id: str, worst: int) -> None:
-        super().hold(account, call_id, worst)
+    def hold(self, account: str, call_id: str, worst: int) -> bool:
+        held = super().hold(account, call_id, worst)
         self._watch()
+        return held
 
     def settle(self, call_id: str, items: Sequence[Item]) -> int:
         cost = super().settle(call_id, items)
@@ -55,7 +56,7 @@ class Lab:
 
     def __init__(self, bench: TrialBench, loop: BackgroundLoop):
         self.bench = bench
-        self.ledger = WatchedLedger(bench.root / "ledger.sqlite")
+        self.ledger = WatchedLedger.sqlite(bench.root / "ledger.sqlite")
         self.harness = pack(bench.harness("bash"))
         self.loop = loop
         self.slots = asyncio.Semaphore(2)
