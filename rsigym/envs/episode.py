@@ -21,7 +21,7 @@ from rsigym.platform.records import write_json
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence
 from rsigym.platform.tracks import OFFLINE, track_of
-from rsigym.services.evaluation_job import EvaluationJob
+from rsigym.services.evaluation_job import EvaluationJob, score_of
 from rsigym.services.jobs import ENDED, Job, Jobs
 
 __all__ = ["Ending", "Episode"]
@@ -143,4 +143,4 @@ class Episode:
 def _score(outcome: dict[str, Json], which: str) -> float:
     measured = outcome[which]
     assert isinstance(measured, dict)
-    return float(measured["score"])  # pyright: ignore[reportArgumentType]
+    return score_of(measured)

@@ -59,9 +59,8 @@ class Official:
             benchmark, tuple(self.tasks[benchmark]), self.n_attempts, model, harness
         )
         call_id = f"{self.account}/{name}"
-        worst = plan.trial_milliseconds * self.trials.sandbox_millisecond
         meter = Meter(self.ledger, self.account, call_id, self.journal)
-        meter.begin("evaluation.official", worst)
+        meter.begin("evaluation.official", self.trials.sandbox_worst(plan))
         folder = self.records / "official" / name
         job = EvaluationJob(f"official {name}", plan, folder, meter, self.trials, lambda: None)
         job.start()

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rsigym.operations.json_value import Json
-from rsigym.services.evaluation_job import EvaluationJob
+from rsigym.services.evaluation_job import EvaluationJob, score_of
 from rsigym.services.jobs import Jobs
 
 __all__ = ["Scoreboard"]
@@ -34,9 +34,7 @@ class Scoreboard:
     def best(self, benchmark: str) -> float | None:
         """The best development score; None before the first."""
         scores = [
-            float(job.score["score"])  # pyright: ignore[reportArgumentType]
-            for job in self.development()
-            if job.plan.benchmark == benchmark
+            score_of(job.score) for job in self.development() if job.plan.benchmark == benchmark
         ]
         return max(scores, default=None)
 

@@ -12,6 +12,7 @@ from rsigym.platform.decision import Found
 from rsigym.platform.errors import BadCall
 from rsigym.platform.service import Evidence, Prepared
 from rsigym.services.evaluation import EvaluationService, Models
+from rsigym.services.evaluation_job import score_of
 from rsigym.services.harness import Harness, pack
 from rsigym.services.jobs import ENDED, Jobs
 from rsigym.services.workspace_files import Workspace
@@ -92,7 +93,7 @@ class RunService:
         try:
             self._stop_other_work(benchmark)
             initial = self._official.measure_initial(benchmark, *self._initial)
-            self._scoreboard.initial[benchmark] = float(initial["score"])  # pyright: ignore[reportArgumentType]
+            self._scoreboard.initial[benchmark] = score_of(initial)
             submitted = self._official.measure(f"{benchmark}-submitted", benchmark, model, harness)
         finally:
             self._submitting.release()

@@ -121,7 +121,7 @@ class EvaluationService:
         trials = sum(len(job.records) for job in ended)
         worst = total(items)
         expected = sum(job.cost for job in ended) * plan.expected // trials if trials else worst
-        return Quote(min(expected, worst), worst, milliseconds * millisecond, items)
+        return Quote(min(expected, worst), worst, self._trials.sandbox_worst(plan), items)
 
     def _submit(self, call: EvaluationSubmit, plan: EvaluationPlan, meter: Meter) -> Evidence:
         def make(handle: str) -> EvaluationJob:

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from rsigym.services.loop import BackgroundLoop
 from rsigym.services.trial_records import TrialRecord
 from rsigym.services.trials import Serve, TrialSpec, run_trial
 
-__all__ = ["EvaluationJob", "EvaluationPlan", "OpenEndpoint", "Score", "Trials"]
+__all__ = ["EvaluationJob", "EvaluationPlan", "OpenEndpoint", "Score", "Trials", "score_of"]
 
 type Score = Callable[[list[TrialRecord], int, int], dict[str, Json]]
 """Scores the trials that ended, of so many tasks and attempts; `score` is among what it answers."""
@@ -55,6 +56,10 @@ class Trials:
     sandbox_millisecond: int
     score: Score
 
+    def sandbox_worst(self, plan: "EvaluationPlan") -> int:
+        """Nano-USD that the sandbox of one trial costs at most; held before the trial starts."""
+        return plan.trial_milliseconds * self.sandbox_millisecond
+
 
 @dataclass(frozen=True)
 class EvaluationPlan:
@@ -72,7 +77,7 @@ class EvaluationPlan:
         """How many trials there will be."""
         return len(self.tasks) * self.n_attempts
 
-    @property
+    @cached_property
     def trial_milliseconds(self) -> int:
         """What the sandbox of one trial is charged for at most.
 
@@ -81,6 +86,11 @@ class EvaluationPlan:
         """
         longest = max(map(_task_seconds, self.tasks))
         return int(longest * self.timeout_multiplier * 1000)
+
+
+def score_of(measured: dict[str, Json]) -> float:
+    """The score itself, of what a `Score` answers."""
+    return float(measured["score"])  # pyright: ignore[reportArgumentType]
 
 
 class EvaluationJob:
@@ -213,7 +223,7 @@ class EvaluationJob:
         if self._unused is not None:
             piece, self._unused = self._unused, None
             return piece
-        return self._meter.piece(self.plan.trial_milliseconds * self._trials.sandbox_millisecond)
+        return self._meter.piece(self._trials.sandbox_worst(self.plan))
 
     def _charge(self, piece: Meter, seconds: float) -> None:
         used = min(int(seconds * 1000), self.plan.trial_milliseconds)

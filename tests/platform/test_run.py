@@ -3,7 +3,7 @@
 import json
 import resource
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -243,18 +243,22 @@ def test_on_a_full_disk_nothing_is_done_and_nothing_is_held(
     assert begun == ["run/000003", "run/000003"]
 
 
+def call_that_fills_the_disk(run: Run, model: Model) -> Outcome:
+    """A call after whose work nothing more can be written, until it has been answered."""
+    with ExitStack() as disk:
+
+        def answer() -> Evidence:
+            disk.enter_context(full_disk())
+            return {"content": "hi"}
+
+        model.answer = answer
+        return run.call(chat())
+
+
 def test_what_was_done_is_paid_although_its_record_cannot_be_written(
     unlimited: Run, model: Model
 ) -> None:
-    disk = full_disk()
-
-    def answer() -> Evidence:
-        disk.__enter__()
-        return {"content": "hi"}
-
-    model.answer = answer
-    outcome = unlimited.call(chat())
-    disk.__exit__(None, None, None)
+    outcome = call_that_fills_the_disk(unlimited, model)
     assert (outcome.status, side(outcome), outcome.cost) == (Status.FAILED, "platform", 30)
     assert "ended as OK" in message(outcome)
     assert unlimited.ledger.balance("run") == Balance(150, 30, 0)
@@ -263,15 +267,7 @@ def test_what_was_done_is_paid_although_its_record_cannot_be_written(
 def test_what_was_done_and_cannot_be_booked_stays_held_until_the_next_start(
     run: Run, model: Model, tmp_path: Path
 ) -> None:
-    disk = full_disk()
-
-    def answer() -> Evidence:
-        disk.__enter__()
-        return {"content": "hi"}
-
-    model.answer = answer
-    outcome = run.call(chat())
-    disk.__exit__(None, None, None)
+    outcome = call_that_fills_the_disk(run, model)
     assert (outcome.status, side(outcome)) == (Status.FAILED, "platform")
     assert run.ledger.balance("run") == Balance(150, 0, 100)
     run.close()
