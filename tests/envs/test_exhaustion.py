@@ -51,12 +51,13 @@ def test_a_spent_budget_masks_what_costs_and_everything_else_goes_on(open_env: O
 
     *_, info = env.step({"op": "budget.balance"})
     masked = OPERATIONS.keys() - {*info["legal_ops"]}
-    assert masked == {"training.submit", "inference.chat", "evaluation.submit"}
+    assert masked == {"training.submit", "inference.chat", "evaluation.submit", "sandbox.create"}
     assert masked == {name for name, operation in OPERATIONS.items() if operation.paid}
     paid: dict[str, dict[str, Any]] = {
         "training.submit": {"data": RECORDS},
         "inference.chat": {"model": MODEL, "messages": CHAT},
         "evaluation.submit": {"model": MODEL},
+        "sandbox.create": {},
     }
     trial = ask(env, "evaluation.status", handle=evaluation)[1]["trials"][0]["trial"]
     free: dict[str, dict[str, Any]] = {
