@@ -101,6 +101,8 @@ class EvaluationJob:
     counts.
     """
 
+    finishes = True
+
     def __init__(
         self,
         handle: str,

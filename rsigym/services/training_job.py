@@ -52,6 +52,8 @@ class TrainingJob:
         folder: Where `metrics.jsonl` is written.
     """
 
+    finishes = True
+
     def __init__(
         self,
         handle: str,

@@ -1,0 +1,176 @@
+"""The sandbox service: machines for the agent's own commands, paid by the time that they exist."""
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from rsigym.operations import Operation
+from rsigym.operations.sandbox import (
+    SandboxCreate,
+    SandboxKill,
+    SandboxRead,
+    SandboxRun,
+    SandboxWrite,
+)
+from rsigym.platform.errors import Failure
+from rsigym.platform.ledger import Item
+from rsigym.platform.meter import Meter
+from rsigym.platform.money import to_usd
+from rsigym.platform.permissions import Permissions
+from rsigym.platform.service import Evidence, Prepared, Quote
+from rsigym.services import sandbox_calls
+from rsigym.services.e2b_client import E2BClient, failure_of
+from rsigym.services.jobs import Jobs
+from rsigym.services.loop import BackgroundLoop
+from rsigym.services.sandbox_job import SandboxJob
+from rsigym.services.sandbox_lease import Terms
+from rsigym.services.sandbox_slots import SandboxSlots
+
+if TYPE_CHECKING:
+    from e2b import AsyncSandbox
+
+__all__ = ["SandboxService"]
+
+
+class SandboxService:
+    """Does `sandbox.*`.
+
+    Args:
+        client: Where sandboxes are made.
+        terms: What their time costs, and how much of it is held ahead.
+        free: Nano-USD that can still be held; None where nothing limits it.
+        permissions: What is allowed now; asked again when a sandbox takes its slot.
+        slots: The run's sandboxes, counted.
+        loop: Where they are waited for.
+        jobs: Where they are entered, so that the end of the run ends them.
+    """
+
+    def __init__(
+        self,
+        client: E2BClient,
+        terms: Terms,
+        free: Callable[[], int | None],
+        permissions: Callable[[], Permissions],
+        slots: SandboxSlots,
+        loop: BackgroundLoop,
+        jobs: Jobs,
+    ):
+        self._client = client
+        self._terms = terms
+        self._free = free
+        self._permissions = permissions
+        self._slots = slots
+        self._loop = loop
+        self._jobs = jobs
+
+    def prepare(self, operation: Operation) -> Prepared:
+        match operation:
+            case SandboxCreate():
+                return self._prepare(operation)
+            case SandboxRun():
+                return self._inside(
+                    operation.sandbox, lambda box: sandbox_calls.run(box, operation)
+                )
+            case SandboxRead():
+                return self._inside(
+                    operation.sandbox, lambda box: sandbox_calls.read(box, operation)
+                )
+            case SandboxWrite():
+                return self._inside(
+                    operation.sandbox, lambda box: sandbox_calls.write(box, operation)
+                )
+            case SandboxKill():
+                job = self._jobs.get(operation.sandbox, SandboxJob)
+                return Prepared(lambda _: _kill(job))
+            case _:
+                raise TypeError(f"not an operation of sandboxes: {operation.op}")
+
+    def close(self) -> None:
+        """Jobs are closed by whoever owns them."""
+
+    def _prepare(self, call: SandboxCreate) -> Prepared:
+        seconds = self._terms.first_s(self._free(), call.timeout_s)
+        worst = self._terms.cost(call.timeout_s)
+        item = Item(
+            "sandbox", "lease", call.timeout_s * 1000, "millisecond", self._terms.millisecond
+        )
+        quote = Quote(worst, worst, self._terms.cost(seconds), (item,))
+        return Prepared(
+            lambda meter: self._create(call, seconds, meter), quote, self._slots.occupied
+        )
+
+    def _create(self, call: SandboxCreate, seconds: int, meter: Meter) -> Evidence:
+        options = self._client.options()
+        self._slots.take(lambda count: self._permissions().explain_found(call, count, None))
+        try:
+            job = self._jobs.add(
+                "sandbox", lambda handle: self._make(handle, call, seconds, meter, options)
+            )
+        except BaseException:
+            self._slots.give_back()
+            raise
+        meter.detach()
+        job.start()
+        return {
+            "sandbox": job.handle,
+            "internet": call.internet,
+            "template": call.template,
+            "timeout_s": job.left_s,
+            "usd_per_hour": to_usd(self._terms.cost(3600)),
+        }
+
+    def _make(
+        self,
+        handle: str,
+        call: SandboxCreate,
+        seconds: int,
+        meter: Meter,
+        options: dict[str, Any],
+    ) -> SandboxJob:
+        def ended() -> None:
+            self._slots.give_back()
+            self._jobs.changed()
+
+        return SandboxJob(
+            handle,
+            call,
+            meter=meter,
+            terms=self._terms,
+            seconds=seconds,
+            client=self._client,
+            options=options,
+            loop=self._loop,
+            ended=ended,
+        )
+
+    def _inside(
+        self, handle: str, work: Callable[["AsyncSandbox"], Coroutine[Any, Any, Evidence]]
+    ) -> Prepared:
+        job = self._jobs.get(handle, SandboxJob)
+
+        def perform(_: Meter) -> Evidence:
+            box = job.sandbox()
+            try:
+                return self._loop.run(work(box))
+            except Failure:
+                raise
+            except Exception as error:
+                raise _failure(job, error) from error
+
+        return Prepared(perform)
+
+
+def _failure(job: SandboxJob, error: Exception) -> Failure:
+    """What went wrong inside a sandbox; most of all, that it is not there any more."""
+    from e2b import SandboxNotFoundException
+    from e2b.exceptions import SandboxNotRunningException
+
+    if isinstance(error, SandboxNotFoundException | SandboxNotRunningException):
+        job.lost(failure_of(error))
+        return job.gone()
+    return job.gone() if job.ending else failure_of(error)
+
+
+def _kill(job: SandboxJob) -> Evidence:
+    job.cancel()
+    job.join()
+    return job.summary()
