@@ -89,6 +89,11 @@ class Lease:
         paid = max(0, math.ceil(self._paid_until - now))
         return min(wanted, paid + self._terms.covered(self._meter.free, wanted))
 
+    @property
+    def kept_s(self) -> int:
+        """Seconds from now for which its server may be told to keep it."""
+        return max(1, math.ceil(self._end - time.monotonic()))
+
     async def keep(self) -> LeaseEnd:
         """Take piece after piece until the time or the money ends; answers which."""
         while (now := time.monotonic()) < self._end:
@@ -112,6 +117,12 @@ class Lease:
     def settle(self) -> None:
         """Book what was used and give the rest back; the sandbox has ended. Twice is fine."""
         self._book(final=True)
+
+    def abandon(self) -> None:
+        """Book nothing: the sandbox never came to be."""
+        for meter, _ in self._pieces:
+            meter.settle()
+        self._pieces.clear()
 
     @property
     def _end(self) -> float:
@@ -143,7 +154,7 @@ class Lease:
 
     async def _tell(self) -> bool:
         end = self._end
-        alive = await self._extend(max(1, math.ceil(end - time.monotonic())))
+        alive = await self._extend(self.kept_s)
         self._told_until = end
         return alive
 

@@ -1,0 +1,98 @@
+"""What a caller may say about a sandbox, and what is said to the hosted service instead."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rsigym.gateway.e2b_errors import Refusal
+from rsigym.gateway.e2b_metadata import tagged
+from rsigym.operations.sandbox import SandboxCreate
+from rsigym.platform.decision import Decision
+from rsigym.platform.parse import parse
+from rsigym.platform.permissions import Permissions
+
+__all__ = ["OFFLINE", "asked", "create_body", "network_body", "timeout_of"]
+
+OFFLINE: Mapping[str, Any] = {"allowOut": [], "denyOut": ["0.0.0.0/0"]}
+"""The network of a sandbox without internet, in place of whatever the caller gave: an `allowOut`
+of its own would outweigh `allow_internet_access: false`."""
+
+_DEFAULT_TIMEOUT_S = 15
+_PASSED = ("envVars", "autoPause", "autoPauseMemory", "secure")
+_DECIDED = ("templateID", "timeout", "metadata", "allow_internet_access", "network", "autoResume")
+
+
+def asked(body: Mapping[str, Any], permissions: Permissions) -> SandboxCreate:
+    """The create that a body asks for, as far as the grant goes: its internet may be taken away.
+
+    E2B's callers get the internet without asking for it, so to have none is no refusal.
+
+    Raises:
+        Failure: It is not valid, or not allowed.
+    """
+    wanted = body.get("allow_internet_access") is not False
+    decision, call = _decided(body, wanted, permissions)
+    if not decision.allowed and decision.rule == "sandbox.internet":
+        decision, call = _decided(body, False, permissions)
+    decision.require()
+    return call
+
+
+def create_body(
+    body: Mapping[str, Any], call: SandboxCreate, *, seconds: int, owner: str, tag: str
+) -> dict[str, Any]:
+    """What the hosted service is asked for.
+
+    Args:
+        seconds: How long it is to keep the sandbox.
+        tag: Unique to this create.
+
+    Raises:
+        Refusal: The body has something that this proxy does not pass on.
+    """
+    unknown = [name for name in body if name not in _PASSED + _DECIDED and body[name]]
+    if (body.get("autoResume") or {}).get("enabled"):
+        # Traffic would start it again without anybody being asked, or paying.
+        unknown.append("autoResume")
+    if unknown:
+        raise Refusal(501, f"not offered through this platform: {', '.join(sorted(unknown))}")
+    network = {"network": body["network"]} if call.internet and body.get("network") else {}
+    return {
+        **{name: body[name] for name in _PASSED if name in body},
+        "templateID": call.template,
+        "timeout": seconds,
+        "metadata": tagged(body.get("metadata"), owner, tag),
+        "allow_internet_access": call.internet,
+        **(network if call.internet else {"network": OFFLINE}),
+    }
+
+
+def network_body(body: Mapping[str, Any], permissions: Permissions) -> Mapping[str, Any]:
+    """The network that a running sandbox gets for what its caller asks."""
+    if permissions.sandbox is not None and permissions.sandbox.internet:
+        return body
+    return {**OFFLINE, "allow_internet_access": False}
+
+
+def timeout_of(body: Mapping[str, Any]) -> int:
+    """The seconds of a connect or a set_timeout.
+
+    Raises:
+        Refusal: They are no whole number that a sandbox may be asked to live.
+    """
+    seconds = body.get("timeout", _DEFAULT_TIMEOUT_S)
+    if type(seconds) is not int or not 0 <= seconds <= 86_400:
+        raise Refusal(400, f"timeout must be between 0 and 86400 seconds, not {seconds!r}")
+    return seconds
+
+
+def _decided(
+    body: Mapping[str, Any], internet: bool, permissions: Permissions
+) -> tuple[Decision, SandboxCreate]:
+    args = {
+        "internet": internet,
+        "timeout_s": body.get("timeout", _DEFAULT_TIMEOUT_S),
+        "template": body.get("templateID"),
+    }
+    call = parse({"op": "sandbox.create", "args": args})
+    assert isinstance(call, SandboxCreate)
+    return permissions.explain(call), call
