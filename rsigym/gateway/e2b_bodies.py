@@ -50,7 +50,7 @@ def create_body(
         Refusal: The body has something that this proxy does not pass on.
     """
     unknown = [name for name in body if name not in _PASSED + _DECIDED and body[name]]
-    if (body.get("autoResume") or {}).get("enabled"):
+    if body.get("autoResume") not in (None, {"enabled": False}):
         # Traffic would start it again without anybody being asked, or paying.
         unknown.append("autoResume")
     if unknown:

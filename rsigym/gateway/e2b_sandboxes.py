@@ -208,13 +208,11 @@ class Sandboxes:
     async def _kept(self, owned: Owned, lease: Lease) -> None:
         """Keep a lease to its end, and end the sandbox with it."""
         end = await lease.keep()
-        if owned.lease is not lease:
-            return
         if end == "expired" and owned.pauses:
             with contextlib.suppress(Refusal):
                 await self.pause(owned, {})
-            return
-        await self.end([owned], _REASONS[end])
+        if owned.lease is lease:
+            await self.end([owned], _REASONS[end])
 
     def _noticed(self, owned: Owned, reply: Reply) -> Reply:
         """A reply about a sandbox, which may say that there is none any more."""

@@ -18,6 +18,7 @@ type Address = tuple[str, str]
 
 _MOST_BYTES = 8 * 2**20
 _KEPT_HEADERS = ("x-next-token", "retry-after", "should-retry")
+_MASK = "***"
 _REFUSED_KEY = (401, 403)
 
 
@@ -117,8 +118,14 @@ class Upstream:
             raise Unreachable(_lost(error), delivered=True) from error
         if response.status_code in _REFUSED_KEY:
             raise Refusal(502, "the E2B service does not accept the platform's key")
-        kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-        return Reply(response.status_code, _decoded(content, key), kept)
+        kept = {
+            name: response.headers[name].replace(key, _MASK)
+            for name in _KEPT_HEADERS
+            if name in response.headers
+        }
+        return Reply(
+            response.status_code, _decoded(content.replace(key.encode(), _MASK.encode())), kept
+        )
 
 
 async def _bounded(response: "httpx.Response") -> bytes:
@@ -130,11 +137,11 @@ async def _bounded(response: "httpx.Response") -> bytes:
     return content
 
 
-def _decoded(content: bytes, key: str) -> Any:
+def _decoded(content: bytes) -> Any:
     if not content:
         return None
     try:
-        return json.loads(content.replace(key.encode(), b"***"))
+        return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise Unreachable("the E2B service did not answer JSON", delivered=True) from error
 
