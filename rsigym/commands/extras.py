@@ -13,8 +13,12 @@ LOCAL_PACKAGES = (
     "safetensors",
     "harbor",
     "tinker",
+    "e2b",
     "fastapi",
+    "python_multipart",
     "uvicorn",
+    "uvloop",
+    "httptools",
     "rich",
     "sqlalchemy",
 )

@@ -2,8 +2,12 @@
 
 import errno
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
-from python_multipart.multipart import MultipartCallbacks, MultipartParser, parse_options_header
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+if TYPE_CHECKING:
+    from python_multipart.multipart import MultipartCallbacks
 
 __all__ = ["parts"]
 
@@ -43,7 +47,7 @@ class _Callbacks:
         self._events = events
         self._name, self._value = b"", b""
 
-    def table(self) -> MultipartCallbacks:
+    def table(self) -> "MultipartCallbacks":
         return {
             "on_header_field": self._add_name,
             "on_header_value": self._add_value,

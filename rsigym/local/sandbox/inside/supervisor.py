@@ -3,17 +3,26 @@
 The host sends requests over the channel (see `messages`), each with an `id` that its answer
 repeats; descriptors travel beside them:
 
-    exec {command, cwd, env, timeout_s} + stdin, stdout, stderr -> {exit_code, timed_out, cut}
-    kill {target}                    ends the exec of that id, which then answers
+    exec {argv, cwd, env, timeout_s} + stdin, stdout, stderr -> {status, timed_out, cut}
+    spawn {argv, cwd, env, stdin, pty, ended} -> {pid} + stdin if wanted, stdout, stderr
+                                     or, for the `pty` [columns, rows], a terminal
+    kill {target} -> {}              ends what it names and all below it
+    signal {target, number} -> {}    to the process group of what it names
+    release {target}                 reads on, to nowhere, what the host no longer reads
     kill_all {}                   -> {gone}, once nothing runs but the supervisor
     listen {port}                 -> {} + a socket that listens on 127.0.0.1:port
     transfer {give, path} + a socket of its own -> {}, and then the tree on that socket
+
+How a spawned command ended is said by a message of the id `ended`, as an exec's answer would be.
+`status` is its exit code, or the negative number of the signal that ended it. A `target` is the
+`ended` of a spawn or the id of an exec.
 
 What the system refuses is answered with {error: [errno, text]}. A closed channel ends everything.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -22,7 +31,7 @@ import socket
 import sys
 import time
 
-from .commands import CHUNK_BYTES, Command, Stream
+from .commands import CHUNK_BYTES, Command, Ends, Stream
 from .messages import receive, send
 from .processes import (
     KILL_PATIENCE_S,
@@ -32,6 +41,7 @@ from .processes import (
     descendants,
     end,
     family,
+    fork_command,
     guard_supervisor,
 )
 from .tree import receive_tree, send_tree
@@ -69,6 +79,8 @@ class Supervisor:
         self._is_init = os.getpid() == 1
         self._commands: dict[int, Command] = {}  # by pid
         self._streams: dict[int, Stream] = {}  # by descriptor
+        self._kept: dict[int, list[Stream]] = {}  # what the host reads, by the id of the end
+        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._ended, wakeup = os.pipe()
         os.set_blocking(wakeup, False)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
@@ -106,6 +118,8 @@ class Supervisor:
             getattr(self, f"_do_{request['op']}")(request, fds)
         except OSError as error:
             self._send({"id": request["id"], "error": [error.errno, error.strerror]})
+        except ValueError as error:  # what no path or number of the system can be
+            self._send({"id": request["id"], "error": [errno.EINVAL, str(error)]})
         finally:
             for fd in fds:
                 os.close(fd)
@@ -118,33 +132,64 @@ class Supervisor:
             return  # the next read of the channel finds its end
 
     def _do_exec(self, request: dict[str, Any], fds: list[int]) -> None:
-        streams = [Stream(sink, self._config["output_bytes"]) for sink in fds[1:]]
+        with Ends() as ends:
+            ends.give(fds[0])
+            ends.add_outputs()
+            pid = self._start(request, ends)
+            room = self._config["output_bytes"]
+            streams = [
+                Stream(source, sink, room)
+                for source, sink in zip(ends.outputs, fds[1:], strict=True)
+            ]
+        self._commands[pid] = Command(request["id"], streams, request["timeout_s"])
         for stream in streams:
             self._watch(stream)
-        try:
-            pid = os.fork()
-            if pid == 0:
-                become_command(
-                    request["command"],
-                    request["cwd"],
-                    request["env"],
-                    (fds[0], *(stream.writer for stream in streams)),
-                    self._config["rlimits"],
-                    self._open_files,
-                )
-            self._commands[pid] = Command(request["id"], request["timeout_s"], streams)
-        except OSError:
-            for stream in streams:
-                stream.finish()
-            raise
-        finally:
-            for stream in streams:
-                os.close(stream.writer)
+
+    def _do_spawn(self, request: dict[str, Any], fds: list[int]) -> None:
+        with Ends() as ends:
+            if request["pty"] is not None:
+                ends.add_terminal(*request["pty"])
+            else:
+                ends.add_input() if request["stdin"] else ends.give(self._nothing)
+                ends.add_outputs()
+            pid = self._start(request, ends)
+            self._commands[pid] = Command(request["ended"], [], None)
+            self._send({"id": request["id"], "pid": pid}, (*ends.input, *ends.outputs))
+        self._kept[request["ended"]] = [Stream(source) for source in ends.outputs]
+
+    def _start(self, request: dict[str, Any], ends: Ends) -> int:
+        pid = fork_command()
+        if pid == 0:
+            become_command(
+                request["argv"],
+                request["cwd"],
+                request["env"],
+                ends.command,
+                self._config["rlimits"],
+                self._open_files,
+            )
+        return pid
+
+    def _do_release(self, request: dict[str, Any], fds: list[int]) -> None:
+        for stream in self._kept.pop(request["target"], []):
+            self._watch(stream)
 
     def _do_kill(self, request: dict[str, Any], fds: list[int]) -> None:
-        for pid, command in self._commands.items():
-            if command.id == request["target"]:
-                end(lambda pid=pid: family(pid))
+        for pid in self._pids(request["target"]):
+            end(lambda pid=pid: family(pid))
+        self._send({"id": request["id"]})
+
+    def _do_signal(self, request: dict[str, Any], fds: list[int]) -> None:
+        for pid in self._pids(request["target"]):
+            try:
+                os.killpg(pid, request["number"])
+            except ProcessLookupError:  # it has just been forked and leads no group yet
+                os.kill(pid, request["number"])
+        self._send({"id": request["id"]})
+
+    def _pids(self, target: int) -> list[int]:
+        """The command of this id, unless it has ended."""
+        return [pid for pid, command in self._commands.items() if command.id == target]
 
     def _do_kill_all(self, request: dict[str, Any], fds: list[int]) -> None:
         self._send({"id": request["id"], "gone": self._kill_all()})
@@ -199,13 +244,13 @@ class Supervisor:
             if command is not None:
                 self._finish(command, os.waitstatus_to_exitcode(status))
 
-    def _finish(self, command: Command, code: int) -> None:
+    def _finish(self, command: Command, status: int) -> None:
         for stream in command.streams:
             stream.finish()
         self._send(
             {
                 "id": command.id,
-                "exit_code": code if code >= 0 else 128 - code,
+                "status": status,
                 "timed_out": command.timed_out,
                 "cut": [stream.cut for stream in command.streams],
             }
