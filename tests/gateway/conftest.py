@@ -1,4 +1,4 @@
-"""One local E2B server, which stands in for the hosted one."""
+"""Proxies in front of one local E2B server, which stands in for the hosted one."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,36 +6,24 @@ from typing import Any
 
 import pytest
 
-from rsigym.local.e2b.process import E2BServer, e2b_server
-from rsigym.local.sandbox import choose_isolation
-from rsigym.platform.errors import OperatorError
+from rsigym.local.e2b.process import E2BServer
+from tests.e2b_server import e2b_server
 from tests.gateway.proxied import Proxied
+
+__all__ = ["e2b_server"]
 
 type Open = Callable[..., Proxied]
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[E2BServer]:
-    """Skips where there is no bubblewrap."""
-    try:
-        choose_isolation("bubblewrap")
-    except OperatorError as error:
-        pytest.skip(str(error))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RSIGYM_HOME", str(tmp_path_factory.mktemp("home")))
-        with e2b_server() as running:
-            yield running
-
-
 @pytest.fixture
-def open_proxy(server: E2BServer, tmp_path: Path) -> Iterator[Open]:
+def open_proxy(e2b_server: E2BServer, tmp_path: Path) -> Iterator[Open]:
     """Opens proxies; at the end nothing of theirs may be left, in any book."""
     opened: list[Proxied] = []
 
     def make(**settings: Any) -> Proxied:
         folder = tmp_path / str(len(opened))
         folder.mkdir()
-        opened.append(Proxied(server, folder, **settings))
+        opened.append(Proxied(e2b_server, folder, **settings))
         return opened[-1]
 
     yield make

@@ -23,12 +23,14 @@ from rsigym.platform.sql_ledger import SQLLedger
 from rsigym.services.endpoint import serve
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.sandbox_lease import Terms
-from tests.gateway.hop import Hop
+from tests.hop import Hop
 
 __all__ = ["SECOND", "Proxied", "eventually"]
 
 SECOND = 1_000_000
 """Nano-USD of a second of sandbox."""
+
+TERMS = Terms(millisecond=SECOND // 1000)
 
 
 @dataclass
@@ -37,7 +39,7 @@ class Proxied:
 
     server: E2BServer
     folder: Path
-    terms: Terms = Terms(millisecond=SECOND // 1000)
+    terms: Terms = TERMS
     patience_s: float = 5.0
     loop: BackgroundLoop = field(default_factory=BackgroundLoop)
     tenants: dict[str, Tenant] = field(default_factory=dict)

@@ -77,9 +77,9 @@ def test_timeouts_are_no_longer_than_the_budget(proxied: Proxied) -> None:
 def test_connecting_only_extends_and_a_timeout_does_both(proxied: Proxied) -> None:
     box = Sandbox.create(timeout=100, **proxied.run())
     box.connect(timeout=50)
-    assert 50 < seconds_left(box)
+    assert seconds_left(box) > 50
     box.connect(timeout=200)
-    assert 190 < seconds_left(box)
+    assert seconds_left(box) > 190
     box.set_timeout(30)
     assert seconds_left(box) <= 30
     assert kept_upstream(proxied, box) <= 30

@@ -38,7 +38,7 @@ class Hop:
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
-        self.url = "http://127.0.0.1:{}".format(self._server.sockets[0].getsockname()[1])
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
         assert self._server is not None
