@@ -77,12 +77,7 @@ async def read(box: "AsyncSandbox", call: SandboxRead) -> Evidence:
 
 async def write(box: "AsyncSandbox", call: SandboxWrite) -> Evidence:
     """Replace a file, or add to its end."""
-    try:
-        data = call.content.encode()
-    except UnicodeEncodeError as error:
-        raise BadCall(
-            f"the content has a lone surrogate at character {error.start}, which no file can hold"
-        ) from error
+    data = call.content.encode()
     if not call.append:
         written = await box.files.write(call.path, data)
         return {"path": written.path, "bytes": len(data)}

@@ -104,8 +104,6 @@ def test_files_are_written_extended_and_read_in_pieces(run: SandboxRun) -> None:
         ("sandbox.read", {"path": "/bin/bash"}, "not UTF-8"),
         ("sandbox.write", {"path": "/tmp", "content": "x"}, ""),
         ("sandbox.write", {"path": "/tmp", "content": "x", "append": True}, "cannot be written"),
-        ("sandbox.write", {"path": "x", "content": "\ud800"}, "surrogate"),
-        ("sandbox.run", {"command": "ls", "cwd": "/nowhere"}, "nowhere"),
     ],
 )
 def test_what_cannot_be_done_is_the_agent_s_to_mend(

@@ -8,7 +8,7 @@ from e2b.envd.filesystem import filesystem_pb as pb
 from protobuf.wkt import Timestamp
 
 if TYPE_CHECKING:
-    from rsigym.local.sandbox.entry import Entry
+    from rsigym.local.sandbox.files import Entry
 
 __all__ = ["entry_message", "written"]
 

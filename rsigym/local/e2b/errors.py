@@ -65,6 +65,8 @@ def rpc_errors() -> Iterator[None]:
     except OSError as error:
         code = _CODES.get(error.errno or 0, Code.INVALID_ARGUMENT)
         raise ConnectError(code, _said(error)) from error
+    except ValueError as error:
+        raise ConnectError(Code.INVALID_ARGUMENT, str(error)) from error
     except ServiceFailure as error:
         raise ConnectError(Code.UNAVAILABLE, error.message) from error
 

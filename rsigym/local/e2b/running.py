@@ -74,6 +74,7 @@ class Running:
             last = ConnectError(Code.UNAVAILABLE, failure.message)
         finally:
             self.stop_clock()
+            self.process.close()
         if self._timed_out:
             last = ConnectError(Code.DEADLINE_EXCEEDED, _TIMED_OUT)
         await self._publish(last)

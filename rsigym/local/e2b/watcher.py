@@ -11,8 +11,8 @@ from e2b.envd.filesystem import filesystem_pb as pb
 from protobuf import Oneof
 
 from rsigym.local.e2b.entries import entry_message
+from rsigym.local.e2b.errors import rpc_errors
 from rsigym.local.e2b.running import KEEPALIVE_S
-from rsigym.platform.errors import ServiceFailure
 
 if TYPE_CHECKING:
     from rsigym.local.sandbox import Sandbox
@@ -44,13 +44,20 @@ class Watcher:
         self._sandbox, self._path, self._watch, self._describe = sandbox, path, watch, describe
         self._events: list[pb.FilesystemEvent] = []
         self._news = asyncio.Event()
-        self._ended = False
+        self._end: ConnectError | None = None
         self._task = asyncio.create_task(self._collect())
 
     def take(self) -> list[pb.FilesystemEvent]:
-        """What has happened since the last time."""
+        """What has happened since the last time.
+
+        Raises:
+            ConnectError: Nothing more will come, and why.
+        """
+        if self._end is not None and not self._events:
+            raise self._end
         events, self._events = self._events, []
-        self._news.clear()
+        if self._end is None:
+            self._news.clear()
         return events
 
     async def responses(self, timeout_ms: float | None) -> AsyncIterator[pb.WatchDirResponse]:
@@ -60,12 +67,12 @@ class Watcher:
             timeout_ms: The time after which it ends.
 
         Raises:
-            ConnectError: Its time is up, or the sandbox is gone.
+            ConnectError: Its time is up, or nothing more will come.
         """
         yield pb.WatchDirResponse(event=Oneof("start", pb.WatchDirResponse.StartEvent()))
         loop = asyncio.get_running_loop()
         until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
-        while not self._ended:
+        while True:
             left_s = KEEPALIVE_S if until is None else min(KEEPALIVE_S, until - loop.time())
             try:
                 await asyncio.wait_for(self._news.wait(), left_s)
@@ -76,9 +83,9 @@ class Watcher:
                     ) from None
                 alive = pb.WatchDirResponse.KeepAlive()
                 yield pb.WatchDirResponse(event=Oneof("keepalive", alive))
+                continue
             for event in self.take():
                 yield pb.WatchDirResponse(event=Oneof("filesystem", event))
-        raise ConnectError(Code.UNAVAILABLE, "the watch ended with its sandbox")
 
     async def close(self) -> None:
         """Stops watching."""
@@ -88,15 +95,15 @@ class Watcher:
 
     async def _collect(self) -> None:
         try:
-            async for event in self._watch:
-                self._events.append(await self._message(event))
-                del self._events[:-_MOST_EVENTS]
-                self._news.set()
-        except ServiceFailure:
-            pass  # the stream says so
-        finally:
-            self._ended = True
-            self._news.set()
+            with rpc_errors():
+                async for event in self._watch:
+                    self._events.append(await self._message(event))
+                    del self._events[:-_MOST_EVENTS]
+                    self._news.set()
+            self._end = ConnectError(Code.NOT_FOUND, f"{self._path} is not there any more")
+        except ConnectError as error:
+            self._end = error
+        self._news.set()
 
     async def _message(self, event: "Event") -> pb.FilesystemEvent:
         entry = None

@@ -1,12 +1,12 @@
 """Starting a supervisor, inside bubblewrap or as a plain process, and the environment inside."""
 
-import asyncio
 import json
 import platform
-from asyncio.subprocess import DEVNULL, Process
+from subprocess import DEVNULL
 
 from rsigym.local.sandbox.bubblewrap import SUPERVISOR_INSIDE, find_bubblewrap
 from rsigym.local.sandbox.cgroups import cgroup_version
+from rsigym.local.sandbox.child import Child
 from rsigym.local.sandbox.host import substitute_for_root
 from rsigym.local.sandbox.interpreter import choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation
@@ -26,7 +26,7 @@ async def launch(
     network: bool,
     channel: int,
     diagnosis: int,
-) -> Process:
+) -> Child:
     """Starts the supervisor of a sandbox whose folders exist.
 
     It is started by the thread of the running loop: with that thread bubblewrap's sandboxes end.
@@ -52,10 +52,8 @@ async def launch(
         "output_bytes": limits.output_bytes,
         "root": layout.root,
     }
-    return await asyncio.create_subprocess_exec(
-        *words,
-        str(channel),
-        json.dumps(config),
+    return Child(
+        [*words, str(channel), json.dumps(config)],
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=diagnosis,

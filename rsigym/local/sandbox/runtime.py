@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rsigym.local.sandbox.cgroups import Cgroup
 from rsigym.local.sandbox.channel import Channel
+from rsigym.local.sandbox.child import Child
 from rsigym.local.sandbox.host import may_enter, substitute_for_root
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.launch import launch
@@ -42,7 +43,7 @@ class Runtime:
         self._cgroup = Cgroup(())
         self._diagnosis: int | None = None
         self._channel: Channel | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Child | None = None
         self._closing = asyncio.Lock()
 
     @property
@@ -136,7 +137,7 @@ def _storage(folder: Path, owner: int | None, name: str) -> Path:
     return folder if may_enter(folder, owner) else Path("/var/tmp") / f"rsigym-{name}"
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: Child) -> None:
     try:
         async with asyncio.timeout(_END_S):
             await process.wait()

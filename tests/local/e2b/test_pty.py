@@ -25,11 +25,9 @@ class Terminal:
         if not self._synchronous:
             eventually(lambda: text in self.text, f"no {text!r} in {self.text!r}")
             return
-        for _, _, data in self.handle:
-            self._add(data or b"")
-            if text in self.text:
-                return
-        raise AssertionError(f"no {text!r} in {self.text!r}")
+        output = iter(self.handle)
+        while text not in self.text:
+            self._add(next(output)[2] or b"")
 
     def _add(self, data: bytes) -> None:
         self.text += data.decode()
@@ -53,9 +51,10 @@ def test_a_terminal_is_one_and_has_its_size(api: Api, sandbox: Any) -> None:
 
 def test_control_c_interrupts_what_runs_in_it(api: Api, sandbox: Any) -> None:
     terminal = Terminal(api, sandbox)
-    sandbox.pty.send_stdin(terminal.handle.pid, b"echo st''arted; sleep 60\n")
+    sandbox.pty.send_stdin(terminal.handle.pid, b"sh -c 'echo st\"\"arted; exec sleep 60'\n")
     terminal.wait_for("started")
     sandbox.pty.send_stdin(terminal.handle.pid, b"\x03")
+    terminal.wait_for("^C")  # what is typed before it is thrown away by the terminal
     sandbox.pty.send_stdin(terminal.handle.pid, b"echo af''ter\n")
     terminal.wait_for("after")
 
