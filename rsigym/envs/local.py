@@ -16,6 +16,7 @@ from rsigym.envs.experiment import Experiment, describe
 from rsigym.envs.official import Official
 from rsigym.envs.scoreboard import Scoreboard
 from rsigym.envs.submission import RunService
+from rsigym.local.e2b.shared import shared_e2b_server
 from rsigym.local.models import model_folder
 from rsigym.local.sandbox import Isolation, choose_isolation
 from rsigym.local.tinker.shared import shared_tinker_server
@@ -30,12 +31,16 @@ from rsigym.platform.prices import PriceBook, local_prices
 from rsigym.platform.records import write_json
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence
+from rsigym.services.e2b_client import E2BAddress, E2BClient
 from rsigym.services.evaluation import EvaluationService
 from rsigym.services.evaluation_job import Trials
 from rsigym.services.harness import Harness, pack
 from rsigym.services.inference import InferenceService
 from rsigym.services.jobs import Jobs
 from rsigym.services.loop import BackgroundLoop
+from rsigym.services.sandbox import SandboxService
+from rsigym.services.sandbox_lease import Terms
+from rsigym.services.sandbox_slots import SandboxSlots
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.training import TrainingService
 from rsigym.services.training_job import require_own
@@ -133,6 +138,16 @@ def open_local(experiment: Experiment, permissions: Permissions, run_dir: str | 
         records=records,
         fingerprint=lambda model: _weights_digest(setup.models[model]),
     )
+    sandboxes = SandboxService(
+        E2BClient(lambda: _e2b_address(setup.isolation)),
+        Terms(setup.prices.sandbox_millisecond),
+        lambda: ledger.balance(folder.name).free,
+        lambda: run.permissions,
+        SandboxSlots(),
+        loop,
+        jobs,
+        deadline,
+    )
     scoreboard = Scoreboard(experiment.benchmarks, jobs)
     initial = (setup.model, setup.harness)
     services = {
@@ -140,6 +155,7 @@ def open_local(experiment: Experiment, permissions: Permissions, run_dir: str | 
         "training": TrainingService(client, workspace, records, setup.prices, jobs, setup.model),
         "inference": inference,
         "evaluation": evaluation,
+        "sandbox": sandboxes,
         "run": RunService(
             scoreboard, evaluation, official, initial, inference, workspace, jobs, deadline
         ),
@@ -203,6 +219,16 @@ def _tinker_address(models: dict[str, Path]) -> tuple[str, str]:
         return url, os.environ.get("TINKER_API_KEY", "")
     server = shared_tinker_server(models)
     return server.url, server.api_key
+
+
+def _e2b_address(isolation: Isolation) -> E2BAddress:
+    """Another E2B endpoint if the operator names one, else this machine's own."""
+    url = os.environ.get("E2B_API_URL")
+    if url:
+        key = os.environ.get("E2B_API_KEY", "")
+        return E2BAddress(url, key, os.environ.get("E2B_SANDBOX_URL"))
+    server = shared_e2b_server(isolation)
+    return E2BAddress(server.url, server.api_key, server.url)
 
 
 def _weights_digest(folder: Path) -> str:

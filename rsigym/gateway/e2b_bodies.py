@@ -54,7 +54,7 @@ def create_body(
         # Traffic would start it again without anybody being asked, or paying.
         unknown.append("autoResume")
     if unknown:
-        raise Refusal(501, f"not offered through this platform: {', '.join(sorted(unknown))}")
+        raise Refusal(501, f"the platform does not support {', '.join(sorted(unknown))}")
     network = {"network": body["network"]} if call.internet and body.get("network") else {}
     return {
         **{name: body[name] for name in _PASSED if name in body},

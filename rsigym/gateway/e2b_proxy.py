@@ -12,7 +12,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rsigym.gateway.e2b_bodies import network_body, timeout_of
@@ -120,7 +119,7 @@ class E2BProxy:
             try:
                 tenant = self._tenants(request.headers.get("x-api-key", ""))
                 if tenant is None:
-                    raise Refusal(401, "this platform key is not known")
+                    raise Refusal(401, "this API key is not a key of any run")
                 return _response(await handler(request, tenant))
             except Refusal as refusal:
                 return answer(refusal)
@@ -206,12 +205,14 @@ class E2BProxy:
         service, which is told piece by piece, believes it does."""
         if owned.lease is None:
             return stripped(sandbox)
-        end = datetime.now(UTC) + timedelta(seconds=owned.lease.left_s)
-        return stripped({**sandbox, "endAt": end.isoformat().replace("+00:00", "Z")})
+        end = owned.lease.ends_at.isoformat().replace("+00:00", "Z")
+        return stripped({**sandbox, "endAt": end})
 
 
 async def _not_offered(request: "Request", _: Exception) -> "Response":
-    return answer(Refusal(501, f"{request.method} {request.url.path} is not offered here"))
+    return answer(
+        Refusal(501, f"the platform does not support {request.method} {request.url.path}")
+    )
 
 
 async def _body(request: "Request") -> Mapping[str, Any]:

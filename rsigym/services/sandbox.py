@@ -1,5 +1,7 @@
 """The sandbox service: machines for the agent's own commands, paid by the time that they exist."""
 
+import math
+import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +44,7 @@ class SandboxService:
         slots: The run's sandboxes, counted.
         loop: Where they are waited for.
         jobs: Where they are entered, so that the end of the run ends them.
+        deadline: When the run's time is up, on the monotonic clock; nothing lives longer.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class SandboxService:
         slots: SandboxSlots,
         loop: BackgroundLoop,
         jobs: Jobs,
+        deadline: float = math.inf,
     ):
         self._client = client
         self._terms = terms
@@ -61,6 +65,7 @@ class SandboxService:
         self._slots = slots
         self._loop = loop
         self._jobs = jobs
+        self._deadline = deadline
 
     def prepare(self, operation: Operation) -> Prepared:
         match operation:
@@ -88,6 +93,8 @@ class SandboxService:
         """Jobs are closed by whoever owns them."""
 
     def _prepare(self, call: SandboxCreate) -> Prepared:
+        left = max(1.0, self._deadline - time.monotonic())
+        call = call.model_copy(update={"timeout_s": int(min(call.timeout_s, left))})
         seconds = self._terms.first_s(self._free(), call.timeout_s)
         worst = self._terms.cost(call.timeout_s)
         item = Item(

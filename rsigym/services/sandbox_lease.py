@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from rsigym.platform.errors import BudgetExhausted
@@ -79,6 +80,7 @@ class Lease:
         self._booked_ms = 0
         self._paid_until = self._told_until = self._started + first_s
         self._deadline = self._started + wanted_s
+        self._ends_at = datetime.now(UTC) + timedelta(seconds=wanted_s)
         self._changed = asyncio.Event()
 
     @property
@@ -88,6 +90,15 @@ class Lease:
         wanted = max(0, math.ceil(self._deadline - now))
         paid = max(0, math.ceil(self._paid_until - now))
         return min(wanted, paid + self._terms.covered(self._meter.free, wanted))
+
+    @property
+    def ends_at(self) -> datetime:
+        """When it will end, as far as the budget covers it at present."""
+        left = self._deadline - time.monotonic()
+        covered = self.left_s
+        if covered < left:
+            return datetime.now(UTC) + timedelta(seconds=covered)
+        return self._ends_at
 
     @property
     def kept_s(self) -> int:
@@ -111,6 +122,7 @@ class Lease:
         Answers whether there still is such a sandbox. What telling its server raises, this raises.
         """
         self._deadline = time.monotonic() + wanted_s
+        self._ends_at = datetime.now(UTC) + timedelta(seconds=wanted_s)
         self._changed.set()
         return await self._tell()
 
