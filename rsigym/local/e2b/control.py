@@ -1,11 +1,13 @@
 """The control plane: `POST /v2/sandboxes` and what follows from it."""
 
 import json
-from datetime import datetime
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from pydantic import BaseModel, ValidationError
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Control"]
 
 _PAGE = 100
+_EVER = datetime.min.replace(tzinfo=UTC)
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -67,7 +70,7 @@ class Control:
         if token := query.get("nextToken"):
             last = _number(token, "nextToken")
             found = [it for it in found if (it.number > last) == ascending and it.number != last]
-        found = [live for live in found if _matches(live, request)]
+        found = list(filter(_matcher(query), found))
         limit = _number(query.get("limit", str(_PAGE)), "limit")
         if not 1 <= limit <= _PAGE:
             raise ApiError(400, f"limit must be between 1 and {_PAGE}, not {limit}")
@@ -109,16 +112,22 @@ class Control:
         return self._sandboxes.find(request.path_params["id"])
 
 
-def _matches(live: "LiveSandbox", request: Request) -> bool:
-    query = request.query_params
+def _matcher(query: QueryParams) -> Callable[["LiveSandbox"], bool]:
+    """Whether a sandbox is one of those that the query asks for."""
     states = query.get("state", "running,paused").split(",")
-    after = query.get("startedAfter")
-    return (
-        live.state in states
-        and _metadata(query.get("metadata", "")).items() <= live.wanted.metadata.items()
-        and query.get("template", live.wanted.template) == live.wanted.template
-        and (after is None or live.started_at >= _moment(after))
-    )
+    metadata = _metadata(query.get("metadata", ""))
+    template = query.get("template")
+    after = _moment(query["startedAfter"]) if "startedAfter" in query else _EVER
+
+    def matches(live: "LiveSandbox") -> bool:
+        return (
+            live.state in states
+            and metadata.items() <= live.wanted.metadata.items()
+            and template in (None, live.wanted.template)
+            and live.started_at >= after
+        )
+
+    return matches
 
 
 def _metadata(given: str) -> dict[str, str]:
@@ -128,7 +137,7 @@ def _metadata(given: str) -> dict[str, str]:
 
 def _moment(given: str) -> datetime:
     try:
-        return datetime.fromisoformat(given)
+        return datetime.fromisoformat(given).astimezone()
     except ValueError:
         raise ApiError(400, f"startedAfter must be a date and time, not {given!r}") from None
 

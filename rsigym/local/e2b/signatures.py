@@ -34,7 +34,7 @@ def check_user(headers: Headers, query: QueryParams) -> None:
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
         try:
-            name = base64.b64decode(credentials).decode().partition(":")[0]
+            name = base64.b64decode(credentials, validate=True).decode().partition(":")[0]
         except (binascii.Error, UnicodeDecodeError):
             raise ApiError(401, "the Authorization header is not `Basic` credentials") from None
     if name not in _ONE_USER:

@@ -57,6 +57,11 @@ class Runtime:
             raise OperatorError("this sandbox has not been started")
         return self._channel
 
+    @property
+    def cgroup(self) -> Cgroup:
+        """What bounds it; it has no folders where none can be made."""
+        return self._cgroup
+
     async def start(self) -> None:
         """Starts the supervisor; whatever goes wrong, nothing is left behind.
 

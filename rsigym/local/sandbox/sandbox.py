@@ -5,17 +5,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rsigym.local.sandbox import files
 from rsigym.local.sandbox.commands import Commands
+from rsigym.local.sandbox.files import Files
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.runtime import Runtime
+from rsigym.local.sandbox.usage import Usage, measure_usage
 from rsigym.platform.errors import OperatorError
 
 __all__ = ["Sandbox"]
 
 
-class Sandbox(Commands):
+class Sandbox(Commands, Files):
     """A place to run an agent's programs and keep their files; used on one event loop.
 
     In every sandbox /app (the default working directory), /logs/{agent,verifier,artifacts},
@@ -87,6 +88,14 @@ class Sandbox(Commands):
         """
         return await self._runtime.channel.gone()
 
+    async def usage(self) -> Usage:
+        """What it takes now: walks through all its files.
+
+        Raises:
+            ServiceFailure: It has ended.
+        """
+        return await measure_usage(self._runtime)
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -98,34 +107,6 @@ class Sandbox(Commands):
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
-
-    async def upload(self, source: Path, target: str) -> None:
-        """Copies a host file to the path `target`, or a host folder's content into it.
-
-        Links and special files in `source` are left out. `target` is resolved inside, and what
-        has the same name is replaced, so that a link in the sandbox leads nowhere else.
-
-        Raises:
-            OSError: `source` is missing, or `target` cannot be written.
-            ServiceFailure: The sandbox has ended.
-        """
-        await files.upload(self._runtime.channel, self._layout, source, target)
-
-    async def download(self, source: str, target: Path) -> list[str]:
-        """Copies a file to the host path `target`, or a folder's content into it.
-
-        Links and special files are left out, never followed, and so is what goes beyond
-        `Limits.download_mb` or `Limits.download_files`.
-
-        Returns:
-            The first names, relative to `source`, that were left out.
-
-        Raises:
-            OSError: `source` is missing, or is a link, a special file, or too large.
-            ServiceFailure: The sandbox has ended.
-        """
-        channel = self._runtime.channel
-        return await files.download(channel, self._layout, self._limits, source, target)
 
     async def listen(self, port: int) -> socket.socket:
         """A listening TCP socket that programs in the sandbox reach at `address(port)`.

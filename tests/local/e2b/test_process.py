@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import e2b
 import httpx
@@ -28,12 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def point(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    return
-
-
-def connect(server: E2BServer) -> dict[str, str]:
+def connect(server: E2BServer) -> dict[str, Any]:
     return {"api_url": server.url, "sandbox_url": server.url, "api_key": server.api_key}
 
 
@@ -141,7 +136,7 @@ def test_a_sandbox_that_ends_by_itself_is_gone(home: Path) -> None:
 
 
 def test_the_command_line_serves_until_it_is_interrupted(home: Path) -> None:
-    command = [sys.executable, "-m", "rsigym.cli", "local", "e2b"]
+    command = [sys.executable, "-m", "rsigym", "local", "e2b"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         lines = dict(process.stdout.readline().strip().split("=", 1) for _ in range(3))

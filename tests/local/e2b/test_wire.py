@@ -8,6 +8,7 @@ import httpx
 import pytest
 from connectrpc.code import Code
 from connectrpc.errors import ConnectError
+from e2b.envd.client_shared import ENVD_JSON_CODEC
 from e2b.envd.process.process_connect import ProcessClientSync
 from e2b.envd.process.process_pb import (
     ConnectRequest,
@@ -58,7 +59,7 @@ def is_refusal(answer: httpx.Response, status: int, words: str) -> bool:
 
 @pytest.mark.parametrize("key", [None, "", "e2b_wrong", "ä"])
 def test_the_control_plane_takes_its_key_only(server: E2BServer, key: str | None) -> None:
-    headers = {} if key is None else {"X-API-KEY": key.encode()}
+    headers = {} if key is None else {b"X-API-KEY": key.encode()}
     for method, path in (("GET", "/v2/sandboxes"), ("POST", "/v2/sandboxes"), ("GET", "/else")):
         answer = httpx.request(method, server.url + path, headers=headers)
         assert is_refusal(answer, 401, "API key")
@@ -158,21 +159,26 @@ def test_a_signature_whose_time_is_no_number_is_refused(data: httpx.Client) -> N
     assert is_refusal(answer, 401, "signature")
 
 
+def happened(response: Any) -> Any:
+    """The event of a stream of processes."""
+    return response.event.event.value
+
+
 def test_a_process_is_found_by_its_tag(data: httpx.Client) -> None:
     rpc = ProcessClientSync(
-        str(data.base_url), send_compression=None, accept_compression=(), proto_json=True
+        str(data.base_url), codec=ENVD_JSON_CODEC, send_compression=None, accept_compression=()
     )
     headers = {name: data.headers[name] for name in ("e2b-sandbox-id", "x-access-token")}
     request = StartRequest(process=ProcessConfig(cmd="/bin/sleep", args=["60"]), tag="sleeper")
     stream = rpc.start(request, headers=headers)
-    pid = next(stream).event.event.value.pid
+    pid = happened(next(stream)).pid
     [listed] = rpc.list(ListRequest(), headers=headers).processes
     assert (listed.pid, listed.tag) == (pid, "sleeper")
     by_tag = ProcessSelector(selector=Oneof("tag", "sleeper"))
     again = rpc.connect(ConnectRequest(process=by_tag), headers=headers)
-    assert next(again).event.event.value.pid == pid
+    assert happened(next(again)).pid == pid
     rpc.send_signal(SendSignalRequest(process=by_tag, signal=Signal.SIGTERM), headers=headers)
-    end = next(again).event.event.value
+    end = happened(next(again))
     assert (end.exit_code, end.exited, end.status) == (-1, False, "signal: terminated")
     eventually(lambda: not rpc.list(ListRequest(), headers=headers).processes, "it is still there")
     for selector in (by_tag, ProcessSelector()):

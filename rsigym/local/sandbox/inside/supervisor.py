@@ -13,6 +13,10 @@ repeats; descriptors travel beside them:
     signal_all {number}           -> {}, sent to all that runs but the supervisor
     listen {port}                 -> {} + a socket that listens on 127.0.0.1:port
     transfer {give, path} + a socket of its own -> {}, and then the tree on that socket
+    watch {path, recursive} + a socket of its own -> {}, and then what happens on that socket
+    entries {act, arguments} -> what the function of `entries` gives that `act` names
+    open {path, mode} -> {} + the file
+    usage {folders} -> {cpu_s, memory_bytes, disk_bytes, processes}
 
 How a spawned command ended is said by a message of the id `ended`, as an exec's answer would be.
 `status` is its exit code, or the negative number of the signal that ended it. A `target` is the
@@ -32,7 +36,9 @@ import socket
 import sys
 import time
 
+from .apart import CHANNEL, Apart, refusal
 from .commands import CHUNK_BYTES, Command, Ends, Stream
+from .entries import APART, AT_ONCE, confined, open_file
 from .messages import receive, send
 from .processes import (
     KILL_PATIENCE_S,
@@ -49,9 +55,7 @@ from .tree import receive_tree, send_tree
 
 TYPE_CHECKING = False  # `typing` itself would be a tenth of the start of a sandbox
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
-_CHANNEL = 3
+    from typing import Any
 
 
 def main() -> None:
@@ -61,15 +65,15 @@ def main() -> None:
     names of the `resource` module, `output_bytes` kept of each output, and `root`, the folder
     that transfers may not leave.
     """
-    os.dup2(int(sys.argv[1]), _CHANNEL, inheritable=False)
-    close_from(_CHANNEL + 1)
+    os.dup2(int(sys.argv[1]), CHANNEL, inheritable=False)
+    close_from(CHANNEL + 1)
     os.umask(0o022)
     open_files = allow_open_files()
     guard_supervisor()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     config = json.loads(sys.argv[2])
-    Supervisor(socket.socket(fileno=_CHANNEL), config, open_files).run()
+    Supervisor(socket.socket(fileno=CHANNEL), config, open_files).run()
 
 
 class Supervisor:
@@ -81,6 +85,7 @@ class Supervisor:
         self._commands: dict[int, Command] = {}  # by pid
         self._streams: dict[int, Stream] = {}  # by descriptor
         self._kept: dict[int, list[Stream]] = {}  # what the host reads, by the id of the end
+        self._apart = Apart(channel)
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._ended, wakeup = os.pipe()
         os.set_blocking(wakeup, False)
@@ -97,7 +102,7 @@ class Supervisor:
             for fd, _ in self._poll.poll(self._milliseconds_left()):
                 if fd == self._ended:
                     os.read(fd, CHUNK_BYTES)
-                elif fd != _CHANNEL:
+                elif fd != CHANNEL:
                     self._read(fd)
                 elif not self._serve():
                     self._kill_all()
@@ -117,10 +122,8 @@ class Supervisor:
             if "error" in request:
                 raise OSError(*request["error"])
             getattr(self, f"_do_{request['op']}")(request, fds)
-        except OSError as error:
-            self._send({"id": request["id"], "error": [error.errno, error.strerror]})
-        except ValueError as error:  # what no path or number of the system can be
-            self._send({"id": request["id"], "error": [errno.EINVAL, str(error)]})
+        except (OSError, ValueError) as error:
+            self._send({"id": request["id"], **refusal(error)})
         finally:
             for fd in fds:
                 os.close(fd)
@@ -209,27 +212,44 @@ class Supervisor:
             self._send({"id": request["id"]}, (listener.fileno(),))
 
     def _do_transfer(self, request: dict[str, Any], fds: list[int]) -> None:
-        # In a process of its own: a large tree must not keep the commands waiting.
-        if os.fork() == 0:
-            self._transfer(request, fds[0])
+        root = self._config["root"]
+
+        def work(link: socket.socket) -> None:
+            path = confined(request["path"], root)
+            if request["give"]:
+                send_tree(link, path)
+            else:
+                receive_tree(link, path, sys.maxsize, sys.maxsize)
+
+        self._apart.serve(fds[0], work)
         self._send({"id": request["id"]})
 
-    def _transfer(self, request: dict[str, Any], fd: int) -> NoReturn:
+    def _do_watch(self, request: dict[str, Any], fds: list[int]) -> None:
+        from .watch import watch
+
+        root = confined(request["path"], self._config["root"], follow=True)
+        self._apart.serve(fds[0], lambda link: watch(link, root, request["recursive"]))
+        self._send({"id": request["id"]})
+
+    def _do_open(self, request: dict[str, Any], fds: list[int]) -> None:
+        fd = open_file(self._config["root"], request["path"], request["mode"])
         try:
-            link = socket.socket(fileno=os.dup2(fd, _CHANNEL, inheritable=False))
-            close_from(_CHANNEL + 1)
-            try:
-                path = _confined(request["path"], self._config["root"])
-                if request["give"]:
-                    send_tree(link, path)
-                else:
-                    receive_tree(link, path, sys.maxsize, sys.maxsize)
-            except OSError as error:
-                send(link, {"error": [error.errno, error.strerror, error.filename]})
-                while receive(link)[0] is not None:
-                    pass  # to close with a message unread would take the error back
+            self._send({"id": request["id"]}, (fd,))
         finally:
-            os._exit(0)
+            os.close(fd)
+
+    def _do_entries(self, request: dict[str, Any], fds: list[int]) -> None:
+        act, arguments = request["act"], (self._config["root"], *request["arguments"])
+        if act in AT_ONCE:
+            self._send({"id": request["id"], **AT_ONCE[act](*arguments)})
+        else:
+            self._apart.answer(request["id"], lambda: APART[act](*arguments))
+
+    def _do_usage(self, request: dict[str, Any], fds: list[int]) -> None:
+        from .usage import usage
+
+        supervisor = os.getpid()
+        self._apart.answer(request["id"], lambda: usage(supervisor, request["folders"]))
 
     def _watch(self, stream: Stream) -> None:
         assert stream.source is not None
@@ -250,6 +270,9 @@ class Supervisor:
                 return False
             if pid == 0:
                 return True
+            if (request_id := self._apart.unanswered(pid, status)) is not None:
+                killed = OSError(errno.EIO, "the process that should answer was killed")
+                self._send({"id": request_id, **refusal(killed)})
             command = self._commands.pop(pid, None)
             if command is not None:
                 self._finish(command, os.waitstatus_to_exitcode(status))
@@ -294,12 +317,3 @@ class Supervisor:
                 end(lambda: descendants(os.getpid()))
             time.sleep(0.001)
         return True
-
-
-def _confined(path: str, root: str) -> str:
-    """`path`, refused if links lead it out of `root`; its last part is not resolved."""
-    parent = os.path.realpath(os.path.dirname(path))
-    root = os.path.realpath(root)
-    if os.path.commonpath([parent, root]) != root:
-        raise PermissionError(1, "this path leads out of the sandbox", path)
-    return os.path.join(parent, os.path.basename(path))
