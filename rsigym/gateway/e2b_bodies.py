@@ -10,15 +10,31 @@ from rsigym.platform.decision import Decision
 from rsigym.platform.parse import parse
 from rsigym.platform.permissions import Permissions
 
-__all__ = ["OFFLINE", "asked", "create_body", "network_body", "timeout_of"]
+__all__ = [
+    "OFFLINE",
+    "asked",
+    "connect_body",
+    "create_body",
+    "network_body",
+    "pause_body",
+    "timeout_of",
+]
 
 OFFLINE: Mapping[str, Any] = {"allowOut": [], "denyOut": ["0.0.0.0/0"]}
 """The network of a sandbox without internet, in place of whatever the caller gave: an `allowOut`
 of its own would outweigh `allow_internet_access: false`."""
 
 _DEFAULT_TIMEOUT_S = 15
-_PASSED = ("envVars", "autoPause", "autoPauseMemory", "secure")
-_DECIDED = ("templateID", "timeout", "metadata", "allow_internet_access", "network", "autoResume")
+_PASSED = ("envVars", "autoPause", "autoPauseMemory")
+_DECIDED = (
+    "templateID",
+    "timeout",
+    "metadata",
+    "allow_internet_access",
+    "network",
+    "autoResume",
+    "secure",
+)
 
 
 def asked(body: Mapping[str, Any], permissions: Permissions) -> SandboxCreate:
@@ -38,12 +54,11 @@ def asked(body: Mapping[str, Any], permissions: Permissions) -> SandboxCreate:
 
 
 def create_body(
-    body: Mapping[str, Any], call: SandboxCreate, *, seconds: int, owner: str, tag: str
+    body: Mapping[str, Any], call: SandboxCreate, *, owner: str, tag: str
 ) -> dict[str, Any]:
-    """What the hosted service is asked for.
+    """What the hosted service is asked for, all but how long it is to keep the sandbox.
 
     Args:
-        seconds: How long it is to keep the sandbox.
         tag: Unique to this create.
 
     Raises:
@@ -59,7 +74,6 @@ def create_body(
     return {
         **{name: body[name] for name in _PASSED if name in body},
         "templateID": call.template,
-        "timeout": seconds,
         "metadata": tagged(body.get("metadata"), owner, tag),
         "allow_internet_access": call.internet,
         **(network if call.internet else {"network": OFFLINE}),
@@ -73,6 +87,16 @@ def network_body(body: Mapping[str, Any], permissions: Permissions) -> Mapping[s
     return {**OFFLINE, "allow_internet_access": False}
 
 
+def connect_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What a connect is passed on with, all but its timeout."""
+    return _only(body, "memory")
+
+
+def pause_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What a pause is passed on with."""
+    return _only(body, "memory", "requireHealthyGuest")
+
+
 def timeout_of(body: Mapping[str, Any]) -> int:
     """The seconds of a connect or a set_timeout.
 
@@ -83,6 +107,10 @@ def timeout_of(body: Mapping[str, Any]) -> int:
     if type(seconds) is not int or not 0 <= seconds <= 86_400:
         raise Refusal(400, f"timeout must be between 0 and 86400 seconds, not {seconds!r}")
     return seconds
+
+
+def _only(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: body[name] for name in names if name in body}
 
 
 def _decided(

@@ -1,10 +1,11 @@
 """A run as the E2B proxy knows it: what it may, who pays, and how many sandboxes it has."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rsigym.platform.meter import Meter
 from rsigym.platform.permissions import Permissions
+from rsigym.platform.run import Run
 from rsigym.services.sandbox_slots import SandboxSlots
 
 __all__ = ["Tenant", "Tenants"]
@@ -24,7 +25,12 @@ class Tenant:
     name: str
     permissions: Callable[[], Permissions]
     meter: Callable[[], Meter]
-    slots: SandboxSlots = field(default_factory=SandboxSlots)
+    slots: SandboxSlots
+
+    @classmethod
+    def of(cls, run: Run, slots: SandboxSlots) -> "Tenant":
+        """The tenant that a run is."""
+        return cls(run.id, lambda: run.permissions, run.meter, slots)
 
 
 type Tenants = Callable[[str], Tenant | None]

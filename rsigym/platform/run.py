@@ -83,8 +83,7 @@ class Run:
 
         Never raises because of what the caller asked or a service failed to do.
         """
-        record = f"{next(self._numbers):06d}"
-        meter = Meter(self.ledger, self.id, f"{self.id}/{record}", self._journal)
+        record, meter = self._next()
         started = time.time()
         status, evidence = self._answer(call, meter)
         cost = 0 if meter.detached else meter.spent
@@ -99,6 +98,15 @@ class Run:
             )
             outcome = Outcome(Status.FAILED, failure.evidence(), cost, record)
         return outcome
+
+    def meter(self) -> Meter:
+        """The meter of a call that is made through a door of its own; nothing is held yet."""
+        return self._next()[1]
+
+    def _next(self) -> tuple[str, Meter]:
+        """The name of the next call's record, and its meter."""
+        record = f"{next(self._numbers):06d}"
+        return record, Meter(self.ledger, self.id, f"{self.id}/{record}", self._journal)
 
     def _answer(self, call: object, meter: Meter) -> tuple[Status, Evidence]:
         try:

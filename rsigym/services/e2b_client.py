@@ -1,24 +1,27 @@
-"""An E2B endpoint, hosted or on this machine, through the `e2b` SDK alone.
+"""An E2B endpoint, hosted or on this machine, and sandboxes there, through the `e2b` SDK alone.
 
 Nothing starts before it is needed: the endpoint may be a server of this machine that is started by
 asking for its address.
 """
 
+import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rsigym.operations.sandbox import SandboxCreate
-from rsigym.platform.errors import BadCall, Failure, ServiceFailure
+from rsigym.services.e2b_failures import is_gone, may_exist
+from rsigym.services.sandbox_reap import reap
 
 if TYPE_CHECKING:
     from e2b import AsyncSandbox
 
-__all__ = ["E2BAddress", "E2BClient", "failure_of", "may_exist"]
+__all__ = ["E2BAddress", "E2BClient", "RemoteSandbox"]
 
 _TAG = "rsigym.create"
 """The metadata by which a sandbox is found whose creation got no answer."""
 
-_REQUEST_FAULTS = range(400, 500)
+_PATIENCE_S = 5.0
+"""How long it is looked for."""
 
 
 class E2BAddress(NamedTuple):
@@ -36,7 +39,7 @@ class E2BAddress(NamedTuple):
 
 
 class E2BClient:
-    """An E2B endpoint. Its coroutines may run on any loop, but each sandbox on one.
+    """An E2B endpoint.
 
     Args:
         endpoint: Where it is now; asked for every sandbox, so that a server that has died is
@@ -46,82 +49,72 @@ class E2BClient:
     def __init__(self, endpoint: Callable[[], E2BAddress]):
         self._endpoint = endpoint
 
-    def options(self) -> dict[str, Any]:
-        """What the SDK is told for one sandbox. Blocks while a local server starts."""
-        address = self._endpoint()
-        return {**address._asdict(), "debug": False}
+    def sandbox(self) -> "RemoteSandbox":
+        """A sandbox that is not made yet. Blocks while a local server starts."""
+        return RemoteSandbox(self._endpoint())
 
-    async def create(
-        self, call: SandboxCreate, seconds: int, tag: str, options: dict[str, Any]
-    ) -> "AsyncSandbox":
-        """A sandbox that its server keeps for so many seconds. Raises what the SDK raises.
+
+class RemoteSandbox:
+    """One sandbox at an endpoint, from before it is made to its end. Used on one event loop.
+
+    Its methods raise what the SDK raises.
+    """
+
+    def __init__(self, address: E2BAddress):
+        self._options: dict[str, Any] = {**address._asdict(), "debug": False}
+        self._tag = secrets.token_hex(16)
+        self._made: AsyncSandbox | None = None
+        self._may_exist = False
+
+    async def make(self, call: SandboxCreate, seconds: int) -> "AsyncSandbox":
+        """Make it, for its server to keep so many seconds.
 
         It is asked for once: a create that got no answer may have been done.
         """
         from e2b import AsyncSandbox
 
-        return await AsyncSandbox.create(
-            call.template,
-            timeout=seconds,
-            metadata={_TAG: tag},
-            allow_internet_access=call.internet,
-            retries=0,
-            **options,
-        )
+        try:
+            self._made = await AsyncSandbox.create(
+                call.template,
+                timeout=seconds,
+                metadata={_TAG: self._tag},
+                allow_internet_access=call.internet,
+                retries=0,
+                **self._options,
+            )
+        except BaseException as error:
+            self._may_exist = may_exist(error)
+            raise
+        return self._made
 
-    async def find(self, tag: str, options: dict[str, Any]) -> list[str]:
-        """The ids of the sandboxes that were created with a tag."""
+    async def extend(self, seconds: int) -> bool:
+        """Let its server keep it for so many seconds from now; answers whether it is there."""
+        assert self._made is not None
+        try:
+            await self._made.set_timeout(seconds)
+        except Exception as error:
+            if is_gone(error):
+                return False
+            raise
+        return True
+
+    async def end(self) -> None:
+        """Kill it, or whatever a create without an answer has made; one that is gone is fine."""
+        if self._made is not None:
+            await self._kill(self._made.sandbox_id)
+        elif self._may_exist:
+            await reap(self._find, self._kill, _PATIENCE_S)
+
+    async def _find(self) -> list[str]:
         from e2b import AsyncSandbox, SandboxQuery
 
-        pages = AsyncSandbox.list(SandboxQuery(metadata={_TAG: tag}), **options)
+        pages = AsyncSandbox.list(SandboxQuery(metadata={_TAG: self._tag}), **self._options)
         found: list[str] = []
         while pages.has_next:
             found += [info.sandbox_id for info in await pages.next_items()]
         return found
 
-    async def kill(self, sandbox_id: str, options: dict[str, Any]) -> None:
-        """End a sandbox; one that is gone is fine."""
+    async def _kill(self, sandbox_id: str) -> None:
         from e2b import AsyncSandbox
 
-        await AsyncSandbox.kill(sandbox_id, **options)
-
-
-def may_exist(error: BaseException) -> bool:
-    """Whether a create that ended so may have made a sandbox all the same."""
-    import httpx
-
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return False
-    return _status(error) not in _REQUEST_FAULTS
-
-
-def failure_of(error: Exception) -> Failure:
-    """Whose fault an exception of the SDK is, in the server's words."""
-    from e2b import exceptions as e2b
-
-    status = _status(error)
-    match error:
-        case e2b.AuthenticationException():
-            return ServiceFailure(
-                f"the E2B server refuses the platform's key (is E2B_API_KEY right?): {error}",
-                side="provider",
-            )
-        case e2b.InvalidArgumentException() | e2b.NotFoundException() | e2b.TemplateException():
-            return BadCall(str(error))
-        case e2b.NotEnoughSpaceException():
-            return ServiceFailure(f"the sandbox's disk is full: {error}", side="sandbox")
-        case e2b.SandboxException() if status in (400, 404, 422):
-            return BadCall(str(error))
-        case _:
-            return ServiceFailure(
-                f"the E2B server failed: {type(error).__name__}: {error}", side="provider"
-            )
-
-
-def _status(error: BaseException) -> int | None:
-    """The HTTP status of an error that the server answered."""
-    from e2b import AuthenticationException
-
-    if isinstance(error, AuthenticationException):
-        return 401
-    return getattr(error, "status_code", None)
+        await AsyncSandbox.kill(sandbox_id, **self._options)

@@ -20,7 +20,8 @@ from rsigym.platform.money import to_usd
 from rsigym.platform.permissions import Permissions
 from rsigym.platform.service import Evidence, Prepared, Quote
 from rsigym.services import sandbox_calls
-from rsigym.services.e2b_client import E2BClient, failure_of
+from rsigym.services.e2b_client import E2BClient, RemoteSandbox
+from rsigym.services.e2b_failures import failure_of, is_gone
 from rsigym.services.jobs import Jobs
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.sandbox_job import SandboxJob
@@ -106,11 +107,11 @@ class SandboxService:
         )
 
     def _create(self, call: SandboxCreate, seconds: int, meter: Meter) -> Evidence:
-        options = self._client.options()
+        remote = self._client.sandbox()
         self._slots.take(lambda count: self._permissions().explain_found(call, count, None))
         try:
             job = self._jobs.add(
-                "sandbox", lambda handle: self._make(handle, call, seconds, meter, options)
+                "sandbox", lambda handle: self._make(handle, call, seconds, meter, remote)
             )
         except BaseException:
             self._slots.give_back()
@@ -131,7 +132,7 @@ class SandboxService:
         call: SandboxCreate,
         seconds: int,
         meter: Meter,
-        options: dict[str, Any],
+        remote: RemoteSandbox,
     ) -> SandboxJob:
         def ended() -> None:
             self._slots.give_back()
@@ -143,8 +144,7 @@ class SandboxService:
             meter=meter,
             terms=self._terms,
             seconds=seconds,
-            client=self._client,
-            options=options,
+            remote=remote,
             loop=self._loop,
             ended=ended,
         )
@@ -155,6 +155,7 @@ class SandboxService:
         job = self._jobs.get(handle, SandboxJob)
 
         def perform(_: Meter) -> Evidence:
+            self._require_still_allowed(job)
             box = job.sandbox()
             try:
                 return self._loop.run(work(box))
@@ -165,13 +166,17 @@ class SandboxService:
 
         return Prepared(perform)
 
+    def _require_still_allowed(self, job: SandboxJob) -> None:
+        """A run may have been narrowed since: what it may not have any more is taken away."""
+        decision = self._permissions().explain(job.call)
+        if not decision.allowed:
+            job.cancel()
+            decision.require()
+
 
 def _failure(job: SandboxJob, error: Exception) -> Failure:
     """What went wrong inside a sandbox; most of all, that it is not there any more."""
-    from e2b import SandboxNotFoundException
-    from e2b.exceptions import SandboxNotRunningException
-
-    if isinstance(error, SandboxNotFoundException | SandboxNotRunningException):
+    if job.ending is None and is_gone(error):
         job.lost(failure_of(error))
         return job.gone()
     return job.gone() if job.ending else failure_of(error)

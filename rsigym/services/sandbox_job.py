@@ -2,23 +2,22 @@
 
 import asyncio
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rsigym.operations.json_value import Json
 from rsigym.operations.sandbox import SandboxCreate
 from rsigym.platform.errors import BadCall, Failure, ServiceFailure
 from rsigym.platform.meter import Meter
 from rsigym.platform.money import to_usd
-from rsigym.services.e2b_client import E2BClient, failure_of, may_exist
+from rsigym.services.e2b_client import RemoteSandbox
+from rsigym.services.e2b_failures import failure_of
 from rsigym.services.jobs import JobState
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.sandbox_lease import Lease, LeaseEnd, Terms
-from rsigym.services.sandbox_reap import reap
 
 if TYPE_CHECKING:
     from e2b import AsyncSandbox
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["SandboxJob"]
 
 _log = logging.getLogger(__name__)
-
-_PATIENCE_S = 5.0
-"""How long the end of a run waits for a sandbox whose creation got no answer."""
 
 _STATES: dict[LeaseEnd, JobState] = {
     "expired": "done",
@@ -44,8 +40,7 @@ class SandboxJob:
 
     Args:
         seconds: What `meter` holds.
-        client: Where it is made.
-        options: Of that endpoint, from `client.options()`.
+        remote: The sandbox itself, not made yet.
         ended: Called once it is gone.
 
     Attributes:
@@ -62,24 +57,21 @@ class SandboxJob:
         meter: Meter,
         terms: Terms,
         seconds: int,
-        client: E2BClient,
-        options: dict[str, Any],
+        remote: RemoteSandbox,
         loop: BackgroundLoop,
         ended: Callable[[], None],
     ):
         self.handle = handle
         self.call = call
         self._meter, self._terms, self._seconds = meter, terms, seconds
-        self._client, self._options = client, options
+        self._remote = remote
         self._loop, self._on_end = loop, ended
-        self._tag = secrets.token_hex(16)
         self.ending: JobState | None = None
         self._state: JobState = "running"
         self._error: Failure | None = None
         self._task: asyncio.Task[None] | None = None
         self._opened: Future[AsyncSandbox] = Future()
         self._lease: Lease | None = None
-        self._may_exist = False
         self._ended = threading.Event()
         self._started = time.monotonic()
         self._lived_s: float | None = None
@@ -154,15 +146,17 @@ class SandboxJob:
         self._ended.wait()
 
     async def _stop(self, state: JobState) -> None:
-        if self.ending is None and self._task is not None:
+        if self.ending is None:
             self.ending = state
-            self._task.cancel()
+            if self._task is not None:
+                self._task.cancel()
 
     async def _live(self) -> None:
         self._task = asyncio.current_task()
         try:
-            self._lease = await self._open()
-            self.ending = _STATES[await self._lease.keep()]
+            if self.ending is None:
+                self._lease = await self._open()
+                self.ending = _STATES[await self._lease.keep()]
         except asyncio.CancelledError:
             self.ending = self.ending or "cancelled"
         except Exception as error:  # noqa: BLE001 -- whatever it was, the sandbox ends of it
@@ -173,23 +167,11 @@ class SandboxJob:
 
     async def _open(self) -> Lease:
         """Make it. Its time begins before it is asked for, so that none of it is unpaid."""
-        lease = Lease(self._meter, self._terms, self._seconds, self.call.timeout_s, self._extend)
-        try:
-            made = await self._client.create(self.call, self._seconds, self._tag, self._options)
-        except BaseException as error:
-            self._may_exist = may_exist(error)
-            raise
-        self._opened.set_result(made)
+        lease = Lease(
+            self._meter, self._terms, self._seconds, self.call.timeout_s, self._remote.extend
+        )
+        self._opened.set_result(await self._remote.make(self.call, self._seconds))
         return lease
-
-    async def _extend(self, seconds: int) -> bool:
-        from e2b import NotFoundException
-
-        try:
-            await self._opened.result().set_timeout(seconds)
-        except NotFoundException:
-            return False
-        return True
 
     async def _end(self) -> None:
         """Kill it and settle; what was never there costs nothing.
@@ -199,20 +181,11 @@ class SandboxJob:
         if not self._opened.done():
             self._opened.set_exception(self._error or self.gone())
         try:
-            if self._lease is not None:
-                await self._client.kill(self._opened.result().sandbox_id, self._options)
-            elif self._may_exist:
-                await reap(self._find, self._kill, _PATIENCE_S)
+            await self._remote.end()
         except Exception as error:  # noqa: BLE001 -- it has ended for the run all the same
             _log.warning("%s could not be killed: %s", self.handle, type(error).__name__)
         finally:
             self._settle()
-
-    async def _find(self) -> list[str]:
-        return await self._client.find(self._tag, self._options)
-
-    async def _kill(self, sandbox_id: str) -> None:
-        await self._client.kill(sandbox_id, self._options)
 
     def _settle(self) -> None:
         try:

@@ -23,6 +23,7 @@ from rsigym.platform.sql_ledger import SQLLedger
 from rsigym.services.endpoint import serve
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.sandbox_lease import Terms
+from rsigym.services.sandbox_slots import SandboxSlots
 from tests.hop import Hop
 
 __all__ = ["SECOND", "Proxied", "eventually"]
@@ -66,7 +67,9 @@ class Proxied:
         key, name = f"key-{secrets.token_hex(8)}", f"run-{len(self.tenants) + 1}"
         permissions = Permissions(sandbox=SandboxGrant(**grant))
         self.ledger.open(name, budget)
-        self.tenants[key] = Tenant(name, lambda: permissions, lambda: self.meter(name))
+        self.tenants[key] = Tenant(
+            name, lambda: permissions, lambda: self.meter(name), SandboxSlots()
+        )
         return {"api_url": self.url, "sandbox_url": self.server.url, "api_key": key}
 
     def meter(self, name: str) -> Meter:

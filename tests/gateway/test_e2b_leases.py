@@ -125,6 +125,19 @@ def test_a_sandbox_that_pauses_at_its_end_can_be_woken(proxied: Proxied) -> None
     assert seconds_left(box) > 30
 
 
+def test_a_sandbox_that_may_have_been_resumed_is_paused_again(proxied: Proxied) -> None:
+    run = proxied.run()
+    box = Sandbox.create(**run)
+    box.pause()
+    proxied.hop.spoil["/connect"] = proxied.hop.instead["/connect"] = CUT
+    with pytest.raises(SandboxException, match="no answer"):
+        box.connect(retries=0)
+    assert box.get_info().state.value == "paused"
+    assert (proxied.occupied(run), proxied.balance(run).held) == (0, 0)
+    box.connect()
+    assert box.commands.run("echo back").stdout == "back\n"
+
+
 CUT = None
 NOT_JSON = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>"
 FAILED = b"HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 2\r\n\r\n{}"

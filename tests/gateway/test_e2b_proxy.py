@@ -1,6 +1,7 @@
 """The E2B proxy: whose sandboxes are whose, what is refused, and what is never told."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,7 +14,12 @@ from e2b import (
     SandboxQuery,
 )
 
+from rsigym.gateway.e2b_tenant import Tenant
+from rsigym.platform.outcome import Status
+from rsigym.platform.permissions import Permissions, SandboxGrant
+from rsigym.services.e2b_client import E2BAddress
 from tests.gateway.proxied import Proxied, eventually
+from tests.services.sandbox_bench import SandboxRun
 
 
 def listed(run: dict[str, Any], metadata: dict[str, str] | None = None, **more: Any) -> list[Any]:
@@ -249,6 +255,35 @@ def test_a_run_that_ends_takes_its_sandboxes_with_it(proxied: Proxied) -> None:
     proxied.loop.run(proxied.proxy.end_run(proxied.tenants[mine["api_key"]].name))
     assert proxied.upstream() == {other.sandbox_id}
     assert proxied.balance(mine).held == 0
+
+
+def test_a_run_that_is_over_gets_no_more(proxied: Proxied) -> None:
+    run = proxied.run()
+    proxied.loop.run(proxied.proxy.end_run("run-1"))
+    with pytest.raises(SandboxException, match="the run is over"):
+        Sandbox.create(**run)
+    assert proxied.hop.seen == []
+
+
+def test_the_slots_of_a_run_are_the_same_through_every_door(
+    proxied: Proxied, tmp_path: Path
+) -> None:
+    limit = Permissions(sandbox=SandboxGrant(max_sandboxes=1))
+    hosted = E2BAddress(*(proxied.hosted[name] for name in ("api_url", "api_key", "sandbox_url")))
+    run = SandboxRun(tmp_path, lambda: hosted, permissions=limit)
+    proxied.tenants["key"] = Tenant.of(run.run, run.slots)
+    options = {**proxied.hosted, "api_url": proxied.url, "api_key": "key"}
+    box = run.create()
+    with pytest.raises(SandboxException, match="1 sandboxes at a time"):
+        Sandbox.create(**options)
+    run.ask("sandbox.kill", sandbox=box)
+    other = Sandbox.create(**options)
+    assert run.fail(Status.REFUSED, "sandbox.create")["rule"] == "sandbox.max_sandboxes"
+    spent = run.ledger.balance("run").spent
+    other.kill()
+    assert run.ledger.balance("run").spent > spent
+    del proxied.tenants["key"]
+    run.close()
 
 
 def test_a_sandbox_that_was_lost_ends_its_lease(proxied: Proxied) -> None:

@@ -227,6 +227,16 @@ def test_offline_revokes_the_internet(open_run: Open) -> None:
     run.create(internet=False)
 
 
+def test_what_a_run_may_not_have_any_more_is_taken_away(run: SandboxRun) -> None:
+    online, offline = run.create(internet=True), run.create()
+    run.run.narrow(OFFLINE)
+    error = run.fail(Status.REFUSED, "sandbox.run", sandbox=online, command="ls")
+    assert error["rule"] == "sandbox.internet"
+    run.jobs.all()[0].join()
+    assert run.slots.occupied.sandboxes == 1
+    run.ask("sandbox.run", sandbox=offline, command="ls")
+
+
 def test_a_template_that_is_not_there_costs_nothing(run: SandboxRun) -> None:
     error = run.fail(Status.INVALID, "sandbox.create", template="gpu")
     assert "gpu" in error["message"]
