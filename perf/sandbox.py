@@ -40,7 +40,7 @@ class Line:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="What a sandbox costs by the E2B SDK.")
     parser.add_argument("--sandboxes", type=int, default=32)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -152,8 +152,15 @@ def _empty(listener: Listener) -> None:
 
 
 def _data(output: "Output") -> ProcessEvent:
-    data = ProcessEvent.DataEvent(output=Oneof(output.stream, output.data))
-    return ProcessEvent(event=Oneof("data", data))
+    event = ProcessEvent.DataEvent()
+    match output.stream:
+        case "stdout":
+            event.output = Oneof("stdout", output.data)
+        case "stderr":
+            event.output = Oneof("stderr", output.data)
+        case "pty":
+            event.output = Oneof("pty", output.data)
+    return ProcessEvent(event=Oneof("data", event))
 
 
 def _end(exit: "Exit") -> ProcessEvent:

@@ -14,7 +14,7 @@ from rsigym.local.e2b.errors import ApiError, error_answer
 from rsigym.local.e2b.file_routes import read_file, write_files
 from rsigym.local.e2b.sandboxes import Sandboxes
 from rsigym.local.e2b.settings import Settings
-from rsigym.local.e2b.signatures import check_token, check_user, is_signed
+from rsigym.local.e2b.signatures import check_token, check_user, is_same, is_signed
 
 __all__ = ["E2BApp"]
 
@@ -96,12 +96,17 @@ class E2BApp:
         raise ApiError(401, "the signature is wrong, or its sandbox is gone")
 
     async def _named(self, headers: Headers) -> Envd:
-        sandbox_id = headers.get("e2b-sandbox-id")
+        """The sandbox that a request names; older SDKs name it by its token alone at times."""
+        sandbox_id = headers.get("e2b-sandbox-id") or self._by_token(headers)
         port = headers.get("e2b-sandbox-port", _ENVD_PORT)
         live = await self._sandboxes.running(sandbox_id)
         if port != _ENVD_PORT:
             raise ApiError(502, f"The sandbox {sandbox_id} is running but port is not open: {port}")
         return live.envd
+
+    def _by_token(self, headers: Headers) -> str | None:
+        given = headers.get("x-access-token")
+        return next((it.id for it in self._sandboxes if is_same(given, it.envd.token)), None)
 
 
 def _application(routes: list[Route]) -> Starlette:

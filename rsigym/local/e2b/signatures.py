@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, QueryParams
 
 from rsigym.local.e2b.errors import ApiError
 
-__all__ = ["check_token", "check_user", "is_signed"]
+__all__ = ["check_token", "check_user", "is_same", "is_signed"]
 
 _ONE_USER = {"", "user", "root"}
 
@@ -21,8 +21,13 @@ def check_token(given: str | None, token: str, what: str) -> None:
     Raises:
         ApiError: 401.
     """
-    if given is None or not hmac.compare_digest(given.encode(), token.encode()):
+    if not is_same(given, token):
         raise ApiError(401, f"the {what} is missing or wrong")
+
+
+def is_same(given: str | None, token: str) -> bool:
+    """Compared in a time that tells nothing about where they differ."""
+    return given is not None and hmac.compare_digest(given.encode(), token.encode())
 
 
 def check_user(headers: Headers, query: QueryParams) -> None:

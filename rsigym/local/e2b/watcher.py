@@ -97,7 +97,8 @@ class Watcher:
         try:
             with rpc_errors():
                 async for event in self._watch:
-                    self._events.append(await self._message(event))
+                    message = await self._message(event)  # what is taken meanwhile is another list
+                    self._events.append(message)
                     del self._events[:-_MOST_EVENTS]
                     self._news.set()
             self._end = ConnectError(Code.NOT_FOUND, f"{self._path} is not there any more")

@@ -62,7 +62,7 @@ def test_a_block_that_ends_leaves_nothing(home: Path) -> None:
     with e2b_server() as server:
         made = e2b.Sandbox.create(**connect(server))
         made.commands.run("exec -a marked-by-the-block sleep 300", background=True)
-        assert processes_of("marked-by-the-block")
+        eventually(lambda: processes_of("marked-by-the-block"), "it did not start")
         assert folders_of(home)
     assert not server.alive()
     assert not processes_of("marked-by-the-block")
