@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rsigym.gateway.e2b_errors import Refusal, answer, refusal_of
+from rsigym.gateway.e2b_metadata import stripped
 from rsigym.gateway.e2b_tenant import Tenant, Tenants
 from rsigym.gateway.e2b_upstream import Reply
 from rsigym.platform.errors import Failure
@@ -76,4 +77,15 @@ def _response(reply: Reply) -> "Response":
     headers = dict(reply.headers)
     if reply.body is None:
         return Response(status_code=reply.status, headers=headers)
-    return JSONResponse(reply.body, reply.status, headers)
+    return JSONResponse(_shown(reply.body), reply.status, headers)
+
+
+def _shown(body: Any) -> Any:
+    """A body as a run may see it, whatever the hosted service put into it."""
+    match body:
+        case dict():
+            return stripped(body)
+        case list():
+            return [_shown(each) for each in body]
+        case _:
+            return body

@@ -126,19 +126,21 @@ class Owned:
                 self.release()
             return reply
 
-    async def kill(self, why: str = "it was killed") -> Reply:
+    async def kill(self) -> Reply:
         async with self._changing:
             self.require()
-            reply = await self._upstream.send("DELETE", self._path(), attempts=_TWICE)
+            reply = await self._delete()
             if reply.ok or reply.status == 404:
-                self._end(why)
+                self._end("it was killed")
             return reply
 
     async def end(self, why: str) -> None:
         """Kill it, whatever happens; one that cannot be reached ends by its timeout."""
-        with contextlib.suppress(Refusal):
-            await self.kill(why)
-        self._end(why)
+        self.gone = self.gone or why
+        async with self._changing:
+            with contextlib.suppress(Refusal):
+                await self._delete()
+            self._end(why)
 
     async def relay(
         self, method: str, suffix: str = "", body: Any = None, params: Any = None
@@ -171,7 +173,11 @@ class Owned:
         reply = await self._upstream.send(method, path, body, params, attempts=_TWICE)
         if reply.status == 404:
             self._end(_REASONS["lost"])
+            self.require()
         return reply
+
+    async def _delete(self) -> Reply:
+        return await self._upstream.send("DELETE", self._path(), attempts=_TWICE)
 
     async def _extend(self, seconds: int) -> bool:
         path = self._path("/timeout")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rsigym.gateway.e2b_bodies import connect_body, network_body, pause_body, timeout_of
 from rsigym.gateway.e2b_http import Handler, answering, not_offered, read_body
-from rsigym.gateway.e2b_metadata import filtered, stripped
+from rsigym.gateway.e2b_metadata import filtered
 from rsigym.gateway.e2b_owned import Owned
 from rsigym.gateway.e2b_sandboxes import Sandboxes
 from rsigym.gateway.e2b_tenant import Tenant, Tenants
@@ -172,6 +172,6 @@ class E2BProxy:
         """A sandbox as its owner sees it: it ends when its lease does, not when the hosted
         service, which is told piece by piece, believes it does."""
         if owned.lease is None:
-            return stripped(sandbox)
+            return sandbox
         end = owned.lease.ends_at.isoformat().replace("+00:00", "Z")
-        return stripped({**sandbox, "endAt": end})
+        return {**sandbox, "endAt": end}
