@@ -58,6 +58,7 @@ class Proxied:
             patience_s=self.patience_s,
         )
         listener = socket.create_server(("127.0.0.1", 0))
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.stack = AsyncExitStack()
         self.loop.run(self.stack.enter_async_context(serve(listener, self.proxy.app)))

@@ -272,7 +272,7 @@ def test_the_slots_of_a_run_are_the_same_through_every_door(
     hosted = E2BAddress(*(proxied.hosted[name] for name in ("api_url", "api_key", "sandbox_url")))
     run = SandboxRun(tmp_path, lambda: hosted, permissions=limit)
     proxied.tenants["key"] = Tenant.of(run.run, run.slots)
-    options = {**proxied.hosted, "api_url": proxied.url, "api_key": "key"}
+    options: dict[str, Any] = {**proxied.hosted, "api_url": proxied.url, "api_key": "key"}
     box = run.create()
     with pytest.raises(SandboxException, match="1 sandboxes at a time"):
         Sandbox.create(**options)
