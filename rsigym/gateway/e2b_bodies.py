@@ -11,18 +11,20 @@ from rsigym.platform.parse import parse
 from rsigym.platform.permissions import Permissions
 
 __all__ = [
-    "OFFLINE",
+    "CLOSED",
     "asked",
     "connect_body",
     "create_body",
-    "network_body",
     "pause_body",
     "timeout_of",
 ]
 
-OFFLINE: Mapping[str, Any] = {"allowOut": [], "denyOut": ["0.0.0.0/0"]}
+_NETWORK: Mapping[str, Any] = {"allowOut": [], "denyOut": ["0.0.0.0/0"]}
 """The network of a sandbox without internet, in place of whatever the caller gave: an `allowOut`
 of its own would outweigh `allow_internet_access: false`."""
+
+CLOSED: Mapping[str, Any] = {**_NETWORK, "allow_internet_access": False}
+"""The same, as it is said to a sandbox that runs."""
 
 _DEFAULT_TIMEOUT_S = 15
 _PASSED = ("envVars", "autoPause", "autoPauseMemory")
@@ -76,15 +78,8 @@ def create_body(
         "templateID": call.template,
         "metadata": tagged(body.get("metadata"), owner, tag),
         "allow_internet_access": call.internet,
-        **(network if call.internet else {"network": OFFLINE}),
+        **(network if call.internet else {"network": _NETWORK}),
     }
-
-
-def network_body(body: Mapping[str, Any], permissions: Permissions) -> Mapping[str, Any]:
-    """The network that a running sandbox gets for what its caller asks."""
-    if permissions.sandbox is not None and permissions.sandbox.internet:
-        return body
-    return {**OFFLINE, "allow_internet_access": False}
 
 
 def connect_body(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Owned:
 
     Args:
         tenant: Whose it is.
-        call: What was asked for.
+        call: What it was made as, or changed into since.
         pauses: Whether it is paused, not killed, when its time is over.
 
     Attributes:
@@ -113,7 +113,7 @@ class Owned:
         if self.lease is None:
             raise Refusal(409, f"sandbox {self.id} is paused")
         if not await self.lease.set_deadline(seconds):
-            self._end(_REASONS["lost"])
+            await self.end(_REASONS["lost"])
         self.require()
 
     async def pause(self, body: Mapping[str, Any]) -> Reply:
@@ -180,6 +180,10 @@ class Owned:
         return await self._upstream.send("DELETE", self._path(), attempts=_TWICE)
 
     async def _extend(self, seconds: int) -> bool:
+        decision = self.tenant.permissions().explain(self.call)
+        if not decision.allowed:  # The run was narrowed since.
+            self.gone = decision.message
+            return False
         path = self._path("/timeout")
         reply = await self._upstream.send("POST", path, {"timeout": seconds}, attempts=_TWICE)
         if not reply.ok and reply.status != 404:

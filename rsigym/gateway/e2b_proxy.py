@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rsigym.gateway.e2b_bodies import connect_body, network_body, pause_body, timeout_of
+from rsigym.gateway.e2b_bodies import CLOSED, connect_body, pause_body, timeout_of
 from rsigym.gateway.e2b_http import Handler, answering, not_offered, read_body
 from rsigym.gateway.e2b_metadata import filtered
 from rsigym.gateway.e2b_owned import Owned
@@ -162,8 +162,11 @@ class E2BProxy:
 
     async def _set_network(self, request: "Request", tenant: Tenant) -> Reply:
         owned, body = self._find(request, tenant), await read_body(request)
-        allowed = network_body(body, tenant.permissions())
-        return await owned.relay("PUT", "/network", allowed)
+        online = owned.call.model_copy(update={"internet": True})
+        if not tenant.permissions().explain(online).allowed:
+            return await owned.relay("PUT", "/network", CLOSED)
+        owned.call = online
+        return await owned.relay("PUT", "/network", body)
 
     def _find(self, request: "Request", tenant: Tenant) -> Owned:
         return self._sandboxes.find(tenant, request.path_params["id"])

@@ -82,7 +82,12 @@ class SandboxJob:
 
     @property
     def progress(self) -> tuple[int, int]:
-        return int(self.state != "running"), 1
+        """Seconds that it has lived, of those that it may."""
+        return min(int(self._seconds_lived), self.call.timeout_s), self.call.timeout_s
+
+    @property
+    def _seconds_lived(self) -> float:
+        return time.monotonic() - self._started if self._lived_s is None else self._lived_s
 
     @property
     def left_s(self) -> int:
@@ -128,13 +133,12 @@ class SandboxJob:
         self._loop.submit(self._stop("failed"))
 
     def summary(self) -> dict[str, Json]:
-        lived = self._lived_s
         error: dict[str, Json] = {"error": self._error.message} if self._error else {}
         return {
             "handle": self.handle,
             "kind": "sandbox",
             "state": self.state,
-            "seconds": round(time.monotonic() - self._started if lived is None else lived, 1),
+            "seconds": round(self._seconds_lived, 1),
             "cost_usd": to_usd(self._meter.spent),
             **error,
         }
@@ -194,7 +198,7 @@ class SandboxJob:
             else:
                 self._meter.settle()
         finally:
-            self._lived_s = time.monotonic() - self._started if self._lease else 0.0
+            self._lived_s = self._seconds_lived if self._lease else 0.0
             self._state = self.ending or "failed"
             self._ended.set()
             self._on_end()

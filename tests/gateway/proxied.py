@@ -44,6 +44,7 @@ class Proxied:
     patience_s: float = 5.0
     loop: BackgroundLoop = field(default_factory=BackgroundLoop)
     tenants: dict[str, Tenant] = field(default_factory=dict)
+    permissions: dict[str, Permissions] = field(default_factory=dict)
     calls: int = 0
 
     def __post_init__(self) -> None:
@@ -66,10 +67,10 @@ class Proxied:
     def run(self, budget: int | None = None, **grant: Any) -> dict[str, Any]:
         """A new run; how its SDK is pointed at the proxy."""
         key, name = f"key-{secrets.token_hex(8)}", f"run-{len(self.tenants) + 1}"
-        permissions = Permissions(sandbox=SandboxGrant(**grant))
+        self.permissions[name] = Permissions(sandbox=SandboxGrant(**grant))
         self.ledger.open(name, budget)
         self.tenants[key] = Tenant(
-            name, lambda: permissions, lambda: self.meter(name), SandboxSlots()
+            name, lambda: self.permissions[name], lambda: self.meter(name), SandboxSlots()
         )
         return {"api_url": self.url, "sandbox_url": self.server.url, "api_key": key}
 

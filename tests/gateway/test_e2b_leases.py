@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rsigym.gateway.e2b_metadata import filtered
 from rsigym.platform.journal import JOURNAL
 from rsigym.platform.reconcile import reconcile
+from rsigym.platform.tracks import OFFLINE
 from rsigym.services.sandbox_lease import Terms
 from tests.gateway.conftest import Open
 from tests.gateway.proxied import SECOND, Proxied, eventually
@@ -113,6 +114,22 @@ def test_an_expired_lease_kills_the_sandbox_and_says_why(proxied: Proxied) -> No
     answer = proxied.request(run, "GET", f"/sandboxes/{box.sandbox_id}")
     assert answer.status_code == 404
     assert "its time was up" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("opened_later", [False, True])
+def test_what_a_run_may_not_have_any_more_is_taken_away(
+    open_proxy: Open, opened_later: bool
+) -> None:
+    proxied = open_proxy(terms=SHORT)
+    run = proxied.run()
+    online = Sandbox.create(allow_internet_access=not opened_later, **run)
+    if opened_later:
+        online.update_network({"allow_internet_access": True})
+    offline = Sandbox.create(allow_internet_access=False, **run)
+    proxied.permissions["run-1"] &= OFFLINE
+    eventually(lambda: proxied.upstream() == {offline.sandbox_id}, "one is killed")
+    answer = proxied.request(run, "GET", f"/sandboxes/{online.sandbox_id}")
+    assert "internet True is not allowed" in answer.json()["message"]
 
 
 def test_a_sandbox_that_pauses_at_its_end_can_be_woken(proxied: Proxied) -> None:
