@@ -1,7 +1,9 @@
 """A cgroup per sandbox where this process may make one: version 1 or 2, as root or delegated."""
 
 import asyncio
+import errno
 import os
+import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -12,13 +14,11 @@ from pathlib import Path
 
 from rsigym.local.sandbox.limits import MIB, Limits
 
-__all__ = ["Cgroup", "cgroup_version"]
+__all__ = ["Cgroup", "cgroup_bounds_cpus", "cgroup_version"]
 
 _REMOVE_TRIES = 50
-_FILES = {
-    1: {"memory": "memory.limit_in_bytes", "processes": "pids.max"},
-    2: {"memory": "memory.max", "processes": "pids.max"},
-}
+_PERIOD_US = 100_000  # the kernel's own default: how often the share of time is dealt out anew
+_NEEDED, _USEFUL = {"memory", "pids"}, {"cpu", "cpuacct"}
 
 
 @dataclass(frozen=True)
@@ -38,22 +38,24 @@ class Cgroup:
         Raises:
             OSError: The kernel refused.
         """
-        bounds = {
-            "memory": None if limits.memory_mb is None else limits.memory_mb * MIB,
-            "processes": limits.processes,
-        }
+        bounds = _bounds(limits)
         for folder in self.folders:
             folder.mkdir()
-            for kind, file in _FILES[cgroup_version() or 2].items():
-                if bounds[kind] is not None and (folder / file).exists():
-                    (folder / file).write_text(str(bounds[kind]))
-            if (folder / "memory.swap.max").exists():
-                (folder / "memory.swap.max").write_text("0")
+            for file, bound in bounds.items():
+                if (folder / file).exists():
+                    _write(folder / file, bound)
 
     def add(self, pid: int) -> None:
         """Moves a process in; what it starts from now on is born inside."""
         for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(pid))
+
+    def kill(self) -> None:
+        """Kills every process in it."""
+        for folder in self.folders:
+            with suppress(OSError):
+                for pid in (folder / "cgroup.procs").read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
 
     async def remove(self) -> bool:
         """Removes the cgroup as its last process goes; whether it is gone."""
@@ -75,6 +77,41 @@ def cgroup_version() -> int | None:
     """1 or 2, or None where no cgroup with a memory and a process limit can be made."""
     parents = _parents()
     return None if not parents else 2 if (parents[0] / "cgroup.controllers").exists() else 1
+
+
+def cgroup_bounds_cpus() -> bool:
+    """Whether a sandbox's cgroup also bounds its share of the processors."""
+    for parent in _parents():
+        if (parent / "cpu.cfs_quota_us").exists():
+            return True
+        handed_down = parent / "cgroup.subtree_control"
+        if handed_down.exists() and "cpu" in handed_down.read_text().split():
+            return True
+    return False
+
+
+def _bounds(limits: Limits) -> dict[str, int | str]:
+    """What to write, by file of either version, in this order: memory goes before its swap."""
+    bounds: dict[str, int | str] = {}
+    if limits.memory_mb is not None:
+        memory = limits.memory_mb * MIB
+        bounds |= {"memory.limit_in_bytes": memory, "memory.memsw.limit_in_bytes": memory}
+        bounds |= {"memory.max": memory, "memory.swap.max": 0}
+    if limits.processes is not None:
+        bounds["pids.max"] = limits.processes
+    if limits.cpus is not None:
+        quota = max(1000, round(limits.cpus * _PERIOD_US))  # the kernel takes no less
+        bounds |= {"cpu.cfs_quota_us": quota, "cpu.max": f"{quota} {_PERIOD_US}"}
+    return bounds
+
+
+def _write(file: Path, bound: int | str) -> None:
+    try:
+        file.write_text(str(bound))
+    except OSError as error:
+        # Version 1 refuses more time than the cgroup above has, and that one's bound then holds.
+        if (file.name, error.errno) != ("cpu.cfs_quota_us", errno.EINVAL):
+            raise
 
 
 @cache
@@ -111,20 +148,23 @@ def _version_2() -> tuple[Path, ...]:
             if not folder.is_relative_to(mount) or not os.access(folder / "cgroup.procs", os.W_OK):
                 break
             handed_down = (folder / "cgroup.subtree_control").read_text().split()
-            if {"memory", "pids"} <= set(handed_down):
+            if set(handed_down) >= _NEEDED:
                 return (folder,)
     return ()
 
 
 def _version_1() -> tuple[Path, ...]:
-    """This process's own cgroups of the two controllers."""
+    """This process's own cgroups of the controllers that bound and count."""
     found = {
         controller: _own_folder(mount, root, controller)
         for mount, root, options in _mounts("cgroup")
-        for controller in ("memory", "pids")
+        for controller in sorted(_NEEDED | _USEFUL)
         if controller in options
     }
-    return tuple(found.values()) if len(found) == 2 else ()
+    for controller in _USEFUL & found.keys():
+        if not os.access(found[controller], os.W_OK):
+            del found[controller]
+    return tuple(dict.fromkeys(found.values())) if found.keys() >= _NEEDED else ()
 
 
 def _mounts(kind: str) -> Iterator[tuple[Path, str, set[str]]]:

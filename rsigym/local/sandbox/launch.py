@@ -4,18 +4,28 @@ import asyncio
 import json
 import platform
 from asyncio.subprocess import DEVNULL, Process
+from contextlib import ExitStack
 
-from rsigym.local.sandbox.bubblewrap import SUPERVISOR_INSIDE, find_bubblewrap
+from rsigym.local.sandbox.archive import supervisor_archive
+from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from rsigym.local.sandbox.cgroups import cgroup_version
+from rsigym.local.sandbox.descriptors import memory_file
 from rsigym.local.sandbox.host import substitute_for_root
 from rsigym.local.sandbox.interpreter import choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.layout import HOME, Layout
 from rsigym.local.sandbox.limits import Limits
+from rsigym.local.sandbox.seccomp import seccomp_program
 
 __all__ = ["base_environment", "launch", "rlimits"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SUPERVISOR = "/run/rsigym/supervisor.pyz"
+_ETC = {
+    "/etc/passwd": f"user:x:1000:1000::{HOME}:/bin/bash\n",
+    "/etc/group": "user:x:1000:\n",
+    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+}
 
 
 async def launch(
@@ -41,32 +51,43 @@ async def launch(
     """
     user = substitute_for_root() if isolation == "bubblewrap" else None
     interpreter = choose_interpreter(user)
-    python = [str(interpreter.path), "-I", "-S"]
-    if isolation == "bubblewrap":
-        words = find_bubblewrap().command(layout, interpreter, network=network)
-        words += [*python, SUPERVISOR_INSIDE]
-    else:
-        words = [*python, str(layout.supervisor)]
+    archive = await asyncio.to_thread(supervisor_archive, interpreter)
     config = {
         "rlimits": rlimits(limits, isolation),
         "output_bytes": limits.output_bytes,
         "root": layout.root,
     }
-    return await asyncio.create_subprocess_exec(
-        *words,
-        str(channel),
-        json.dumps(config),
-        stdin=DEVNULL,
-        stdout=DEVNULL,
-        stderr=diagnosis,
-        pass_fds=[channel],
-        start_new_session=True,
-        cwd="/",
-        env={},
-        user=user,
-        group=user,
-        extra_groups=None if user is None else [],
-    )
+    with ExitStack() as stack:
+        passed = [channel]
+        words = [str(interpreter.path), "-I", "-S"]
+        if isolation == "bubblewrap":
+            contents = {path: text.encode() for path, text in _ETC.items()} | {_SUPERVISOR: archive}
+            files = {path: stack.enter_context(memory_file(each)) for path, each in contents.items()}
+            filtered = seccomp_program()
+            calls = stack.enter_context(memory_file(filtered)) if filtered else None
+            passed += [*files.values(), *([] if calls is None else [calls])]
+            wrap = find_bubblewrap().command
+            wrapped = wrap(layout, limits, interpreter, files, system_calls=calls, network=network)
+            words = [*wrapped, *words, _SUPERVISOR]
+        else:
+            layout.supervisor.parent.mkdir()
+            layout.supervisor.write_bytes(archive)
+            words.append(str(layout.supervisor))
+        return await asyncio.create_subprocess_exec(
+            *words,
+            str(channel),
+            json.dumps(config),
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=diagnosis,
+            pass_fds=passed,
+            start_new_session=True,
+            cwd="/",
+            env={},
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+        )
 
 
 def base_environment(layout: Layout) -> dict[str, str]:

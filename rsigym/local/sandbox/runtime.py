@@ -7,6 +7,7 @@ import socket
 import uuid
 from pathlib import Path
 
+from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from rsigym.local.sandbox.cgroups import Cgroup
 from rsigym.local.sandbox.channel import Channel
 from rsigym.local.sandbox.host import may_enter, substitute_for_root
@@ -98,7 +99,10 @@ class Runtime:
             )
         cgroup = Cgroup.planned(self._name)
         self._claim = Claim(self._name, folder, cgroup)
-        self.layout.create(self._owner)
+        own_disk = (
+            self._isolation == "bubblewrap" and find_bubblewrap().disk_mb(self._limits) is not None
+        )
+        self.layout.create(self._owner, own_disk=own_disk)
         self._cgroup = cgroup
         cgroup.create(self._limits)
 
