@@ -3,13 +3,13 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from rsigym.local.sandbox import disk
 from rsigym.local.sandbox.descriptors import memory_file
+from rsigym.local.sandbox.handed import Handed
 from rsigym.local.sandbox.host import substitute_for_root
 from rsigym.local.sandbox.interpreter import Interpreter, choose_interpreter
 from rsigym.local.sandbox.layout import FOLDERS, Layout
@@ -49,9 +49,8 @@ class Bubblewrap:
         layout: Layout,
         limits: Limits,
         interpreter: Interpreter,
-        files: Mapping[str, int],
+        given: Handed,
         *,
-        system_calls: int | None,
         network: bool,
     ) -> list[str]:
         """The words that run what is appended to them as PID 1 of a sandbox.
@@ -60,8 +59,7 @@ class Bubblewrap:
             layout: Its folders, where they are the host's.
             limits: What it may use.
             interpreter: Shown inside where it is not part of the system.
-            files: Descriptors of what it reads at these paths and cannot write.
-            system_calls: A descriptor of the filter of its system calls.
+            given: What it is handed as descriptors.
             network: Whether it shares the host's network.
         """
         disk_mb = self.disk_mb(limits)
@@ -70,13 +68,13 @@ class Bubblewrap:
         words += _system()
         for name in (*_ETC, *(["resolv.conf"] if network else [])):
             words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        for path, descriptor in files.items():
+        for path, descriptor in given.files.items():
             words += ["--ro-bind-data", str(descriptor), path]
         words += _folders_of(layout) if disk_mb is None else disk.folders(disk_mb)
         words += ["--symlink", "../tmp", "/var/tmp"]
         words += _installation(interpreter)  # after the folders: it may lie in one of that name
         words += ["--remount-ro", "/dev", "--remount-ro", "/"]
-        words += [] if system_calls is None else ["--seccomp", str(system_calls)]
+        words += ["--info-fd", str(given.info), *_filtered(given.system_calls)]
         return [*words, *(["--share-net"] if network else []), "--chdir", "/", "--"]
 
 
@@ -117,7 +115,7 @@ def _complaint(program: str, no_nesting: bool, own_disk: bool) -> str:
     check = "import ctypes, socket\n" + (disk.CHECK if own_disk else "")
     try:
         with memory_file(seccomp_program() or b"") as system_calls:
-            words += ["--seccomp", str(system_calls)] if seccomp_program() else []
+            words += _filtered(system_calls if seccomp_program() else None)
             result = subprocess.run(
                 [*words, "--", str(interpreter.path), "-I", "-S", "-c", check],
                 check=False,
@@ -155,6 +153,10 @@ def _namespaces(no_nesting: bool) -> list[str]:
     words += "--unshare-cgroup-try --as-pid-1 --die-with-parent --new-session --cap-drop ALL "
     words += "--uid 1000 --gid 1000 --hostname sandbox --clearenv"
     return [*words.split(), *(["--disable-userns"] if no_nesting else [])]
+
+
+def _filtered(system_calls: int | None) -> list[str]:
+    return [] if system_calls is None else ["--seccomp", str(system_calls)]
 
 
 def _folders_of(layout: Layout) -> list[str]:

@@ -18,7 +18,7 @@ __all__ = ["Cgroup", "cgroup_bounds_cpus", "cgroup_version"]
 
 _REMOVE_TRIES = 50
 _PERIOD_US = 100_000  # the kernel's own default: how often the share of time is dealt out anew
-_NEEDED, _USEFUL = {"memory", "pids"}, {"cpu", "cpuacct"}
+_NEEDED = {"memory", "pids"}
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,12 @@ class Cgroup:
     folders: tuple[Path, ...]
 
     @classmethod
-    def planned(cls, name: str) -> "Cgroup":
+    def planned(cls, name: str, limits: Limits) -> "Cgroup":
         """The cgroup of this name, not made yet; it has no folders where none can be made."""
-        return cls(tuple(parent / f"rsigym-{name}" for parent in _parents()))
+        parents = _parents()
+        if parents and limits.cpus is not None:  # otherwise one less: moving in takes 3 ms each
+            parents += _version_1_cpu()
+        return cls(tuple(dict.fromkeys(parent / f"rsigym-{name}" for parent in parents)))
 
     def create(self, limits: Limits) -> None:
         """Makes the cgroup and sets its limits.
@@ -46,7 +49,11 @@ class Cgroup:
                     _write(folder / file, bound)
 
     def add(self, pid: int) -> None:
-        """Moves a process in; what it starts from now on is born inside."""
+        """Moves a process in; what it starts from now on is born inside. Takes milliseconds.
+
+        Raises:
+            ProcessLookupError: It has ended.
+        """
         for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(pid))
 
@@ -80,14 +87,10 @@ def cgroup_version() -> int | None:
 
 
 def cgroup_bounds_cpus() -> bool:
-    """Whether a sandbox's cgroup also bounds its share of the processors."""
-    for parent in _parents():
-        if (parent / "cpu.cfs_quota_us").exists():
-            return True
-        handed_down = parent / "cgroup.subtree_control"
-        if handed_down.exists() and "cpu" in handed_down.read_text().split():
-            return True
-    return False
+    """Whether a sandbox's cgroup can also bound its share of the processors."""
+    if cgroup_version() == 2:
+        return "cpu" in (_parents()[0] / "cgroup.subtree_control").read_text().split()
+    return bool(_parents() and _version_1_cpu())
 
 
 def _bounds(limits: Limits) -> dict[str, int | str]:
@@ -154,17 +157,24 @@ def _version_2() -> tuple[Path, ...]:
 
 
 def _version_1() -> tuple[Path, ...]:
-    """This process's own cgroups of the controllers that bound and count."""
-    found = {
+    """This process's own cgroups of the two controllers that a sandbox needs."""
+    found = _version_1_controllers()
+    return tuple(found[each] for each in sorted(_NEEDED)) if found.keys() >= _NEEDED else ()
+
+
+def _version_1_cpu() -> tuple[Path, ...]:
+    folder = _version_1_controllers().get("cpu")
+    return () if folder is None or not os.access(folder, os.W_OK) else (folder,)
+
+
+@cache
+def _version_1_controllers() -> dict[str, Path]:
+    return {
         controller: _own_folder(mount, root, controller)
         for mount, root, options in _mounts("cgroup")
-        for controller in sorted(_NEEDED | _USEFUL)
+        for controller in sorted(_NEEDED | {"cpu"})
         if controller in options
     }
-    for controller in _USEFUL & found.keys():
-        if not os.access(found[controller], os.W_OK):
-            del found[controller]
-    return tuple(dict.fromkeys(found.values())) if found.keys() >= _NEEDED else ()
 
 
 def _mounts(kind: str) -> Iterator[tuple[Path, str, set[str]]]:

@@ -5,27 +5,48 @@ import json
 import platform
 from asyncio.subprocess import DEVNULL, Process
 from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import BinaryIO
 
 from rsigym.local.sandbox.archive import supervisor_archive
 from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from rsigym.local.sandbox.cgroups import cgroup_version
-from rsigym.local.sandbox.descriptors import memory_file
+from rsigym.local.sandbox.handed import SUPERVISOR, handed
 from rsigym.local.sandbox.host import substitute_for_root
 from rsigym.local.sandbox.interpreter import choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.layout import HOME, Layout
 from rsigym.local.sandbox.limits import Limits
-from rsigym.local.sandbox.seccomp import seccomp_program
 
-__all__ = ["base_environment", "launch", "rlimits"]
+__all__ = ["Launched", "base_environment", "launch", "rlimits"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_SUPERVISOR = "/run/rsigym/supervisor.pyz"
-_ETC = {
-    "/etc/passwd": f"user:x:1000:1000::{HOME}:/bin/bash\n",
-    "/etc/group": "user:x:1000:\n",
-    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-}
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A supervisor on its way.
+
+    Attributes:
+        process: Bubblewrap, or the supervisor itself.
+    """
+
+    process: Process
+    _told: BinaryIO | None
+
+    def supervisor(self) -> int:
+        """The supervisor's process id on this host, milliseconds before it is ready. Call once.
+
+        Raises:
+            ProcessLookupError: Bubblewrap failed before there was one.
+        """
+        if self._told is None:
+            return self.process.pid
+        with self._told:
+            said = self._told.read()
+        if not said:
+            raise ProcessLookupError
+        return json.loads(said)["child-pid"]
 
 
 async def launch(
@@ -36,7 +57,7 @@ async def launch(
     network: bool,
     channel: int,
     diagnosis: int,
-) -> Process:
+) -> Launched:
     """Starts the supervisor of a sandbox whose folders exist.
 
     It is started by the thread of the running loop: with that thread bubblewrap's sandboxes end.
@@ -58,25 +79,18 @@ async def launch(
         "root": layout.root,
     }
     with ExitStack() as stack:
-        passed = [channel]
-        words = [str(interpreter.path), "-I", "-S"]
         if isolation == "bubblewrap":
-            contents = {path: text.encode() for path, text in _ETC.items()} | {_SUPERVISOR: archive}
-            files = {path: stack.enter_context(memory_file(each)) for path, each in contents.items()}
-            filtered = seccomp_program()
-            calls = stack.enter_context(memory_file(filtered)) if filtered else None
-            passed += [*files.values(), *([] if calls is None else [calls])]
+            given = stack.enter_context(handed(archive))
             wrap = find_bubblewrap().command
-            wrapped = wrap(layout, limits, interpreter, files, system_calls=calls, network=network)
-            words = [*wrapped, *words, _SUPERVISOR]
+            words = wrap(layout, limits, interpreter, given, network=network)
+            supervisor, passed, told = SUPERVISOR, [channel, *given.all], given.told
         else:
             layout.supervisor.parent.mkdir()
             layout.supervisor.write_bytes(archive)
-            words.append(str(layout.supervisor))
-        return await asyncio.create_subprocess_exec(
+            words, supervisor, passed, told = [], str(layout.supervisor), [channel], None
+        process = await asyncio.create_subprocess_exec(
             *words,
-            str(channel),
-            json.dumps(config),
+            *(str(interpreter.path), "-I", "-S", supervisor, str(channel), json.dumps(config)),
             stdin=DEVNULL,
             stdout=DEVNULL,
             stderr=diagnosis,
@@ -88,6 +102,7 @@ async def launch(
             group=user,
             extra_groups=None if user is None else [],
         )
+        return Launched(process, told)
 
 
 def base_environment(layout: Layout) -> dict[str, str]:
