@@ -18,7 +18,8 @@ class Bench:
     """Makes sandboxes and keeps them all, in the order they were made."""
 
     def __init__(self, folder: Path, isolation: Isolation):
-        self.folder, self.isolation = folder, isolation
+        self.folder = folder
+        self.isolation: Isolation = isolation
         self.made: list[Sandbox] = []
 
     def make(self) -> Sandbox:
