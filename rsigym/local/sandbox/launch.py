@@ -13,7 +13,7 @@ from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from rsigym.local.sandbox.cgroups import cgroup_version
 from rsigym.local.sandbox.handed import SUPERVISOR, handed
 from rsigym.local.sandbox.host import substitute_for_root
-from rsigym.local.sandbox.interpreter import choose_interpreter
+from rsigym.local.sandbox.interpreter import Interpreter, choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.layout import HOME, Layout
 from rsigym.local.sandbox.limits import Limits
@@ -54,6 +54,7 @@ async def launch(
     isolation: Isolation,
     limits: Limits,
     *,
+    user: int | None,
     network: bool,
     channel: int,
     diagnosis: int,
@@ -66,12 +67,12 @@ async def launch(
         layout: The sandbox's folders.
         isolation: What keeps it apart.
         limits: What its commands may use.
+        user: Whose it is on the host, or None for the user of this process.
         network: Whether it shares the host's network.
         channel: The descriptor of the supervisor's end of its channel.
         diagnosis: The descriptor that gets bubblewrap's and the supervisor's complaints.
     """
-    user = substitute_for_root() if isolation == "bubblewrap" else None
-    interpreter = choose_interpreter(user)
+    interpreter = _interpreter(layout)
     archive = await asyncio.to_thread(supervisor_archive, interpreter)
     config = {
         "rlimits": rlimits(limits, isolation),
@@ -110,7 +111,7 @@ def base_environment(layout: Layout) -> dict[str, str]:
 
     `RSIGYM_SANDBOX_ROOT` is what stands before `/app` and the like: empty where they exist.
     """
-    interpreter = choose_interpreter(None if layout.mapped else substitute_for_root())
+    interpreter = _interpreter(layout)
     extra = "" if interpreter.prefix is None else f":{interpreter.path.parent}"
     return {
         "PATH": _PATH + extra,
@@ -122,6 +123,10 @@ def base_environment(layout: Layout) -> dict[str, str]:
         "TMPDIR": layout.path("/tmp"),
         "RSIGYM_SANDBOX_ROOT": str(layout.folder) if layout.mapped else "",
     }
+
+
+def _interpreter(layout: Layout) -> Interpreter:
+    return choose_interpreter(None if layout.mapped else substitute_for_root())
 
 
 def rlimits(limits: Limits, isolation: Isolation) -> dict[str, int]:

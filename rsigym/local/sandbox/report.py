@@ -5,7 +5,7 @@ from typing import Any
 
 from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from rsigym.local.sandbox.cgroups import cgroup_bounds_cpus, cgroup_version
-from rsigym.local.sandbox.host import substitute_for_root
+from rsigym.local.sandbox.host import USERS, substitute_for_root
 from rsigym.local.sandbox.interpreter import choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation, choose_isolation
 from rsigym.local.sandbox.launch import rlimits
@@ -29,17 +29,18 @@ _NOT_PROTECTED: dict[Isolation, str] = {
 def describe_isolation() -> dict[str, Any]:
     """JSON-able facts: what `auto` gives here, what it enforces, and why not more.
 
-    Keys: `isolation`; `as_root`; `host_user` (the user id of sandboxed processes on the host);
-    `python` (of the supervisor); `bubblewrap` {version, namespaces, nested_user_namespaces,
-    system_calls}, or None with `reason`; `limits` {memory, processes, cpus, disk, file_size,
-    cpu_time: how each is enforced}; `not_protected`, a sentence.
+    Keys: `isolation`; `as_root`; `host_users` (the user ids of sandboxed processes on the host: one
+    for all, or the first and last of those that each takes one of); `python` (of the supervisor);
+    `bubblewrap` {version, namespaces, nested_user_namespaces, system_calls}, or None with `reason`;
+    `limits` {memory, processes, cpus, disk, file_size, cpu_time: how each is enforced};
+    `not_protected`, a sentence.
     """
     isolation = choose_isolation("auto")
     substitute = substitute_for_root() if isolation == "bubblewrap" else None
     facts: dict[str, Any] = {
         "isolation": isolation,
         "as_root": os.geteuid() == 0,
-        "host_user": os.geteuid() if substitute is None else substitute,
+        "host_users": [os.geteuid()] if substitute is None else [USERS[0], USERS[-1]],
         "bubblewrap": None,
         "limits": _limits(rlimits(Limits(), isolation)),
         "not_protected": _NOT_PROTECTED[isolation],

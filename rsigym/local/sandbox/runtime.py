@@ -11,7 +11,7 @@ from pathlib import Path
 from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from rsigym.local.sandbox.cgroups import Cgroup
 from rsigym.local.sandbox.channel import Channel
-from rsigym.local.sandbox.host import may_enter, substitute_for_root
+from rsigym.local.sandbox.host import may_enter, user_of_its_own
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.launch import Launched, launch
 from rsigym.local.sandbox.layout import Layout
@@ -34,9 +34,9 @@ class Runtime:
 
     def __init__(self, folder: Path, isolation: Isolation, limits: Limits, *, network: bool):
         self._name = uuid.uuid4().hex
-        self._owner = substitute_for_root() if isolation == "bubblewrap" else None
+        self._user = user_of_its_own() if isolation == "bubblewrap" else None
         mapped = isolation == "process"
-        self.layout = Layout(_storage(folder.resolve(), self._owner, self._name), mapped)
+        self.layout = Layout(_storage(folder.resolve(), self._user, self._name), mapped)
         self._isolation: Isolation = isolation
         self._limits = limits
         self._network = network
@@ -110,7 +110,7 @@ class Runtime:
         own_disk = (
             self._isolation == "bubblewrap" and find_bubblewrap().disk_mb(self._limits) is not None
         )
-        self.layout.create(self._owner, own_disk=own_disk)
+        self.layout.create(self._user, own_disk=own_disk)
         self._cgroup = cgroup
         cgroup.create(self._limits)
 
@@ -123,6 +123,7 @@ class Runtime:
                 self.layout,
                 self._isolation,
                 self._limits,
+                user=self._user,
                 network=self._network,
                 channel=there.fileno(),
                 diagnosis=self._diagnosis,
@@ -150,9 +151,9 @@ class Runtime:
         return next((line for line in reversed(lines) if line), "it was closed or killed")
 
 
-def _storage(folder: Path, owner: int | None, name: str) -> Path:
-    """Where the files are kept: `folder`, unless `owner` is another user who may not enter it."""
-    return folder if may_enter(folder, owner) else Path("/var/tmp") / f"rsigym-{name}"
+def _storage(folder: Path, user: int | None, name: str) -> Path:
+    """Where the files are kept: `folder`, unless `user` is another one who may not enter it."""
+    return folder if may_enter(folder, user) else Path("/var/tmp") / f"rsigym-{name}"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

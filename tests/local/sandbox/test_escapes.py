@@ -137,7 +137,7 @@ BOMBS = {
 @by_both_users
 async def test_taking_all_there_is_takes_nothing_from_a_neighbour(folder: Path, kind: str):
     async with sandbox_in(folder, "a") as bombed, sandbox_in(folder, "b") as neighbour:
-        running = asyncio.create_task(bombed.exec(BOMBS[kind], timeout_s=2))
+        running = asyncio.create_task(bombed.exec(BOMBS[kind], timeout_s=1))
         while not running.done():
             assert await output(neighbour, "echo works | tee works") == "works"
         assert len(running.result().stdout) <= LIMITS.output_bytes + 100
