@@ -10,7 +10,7 @@ from pathlib import Path
 from rsigym.local.sandbox import disk
 from rsigym.local.sandbox.descriptors import memory_file
 from rsigym.local.sandbox.handed import Handed
-from rsigym.local.sandbox.host import substitute_for_root
+from rsigym.local.sandbox.host import as_user, substitute_for_root
 from rsigym.local.sandbox.interpreter import Interpreter, choose_interpreter
 from rsigym.local.sandbox.layout import FOLDERS, Layout
 from rsigym.local.sandbox.limits import Limits
@@ -117,15 +117,12 @@ def _complaint(program: str, no_nesting: bool, own_disk: bool) -> str:
         with memory_file(seccomp_program() or b"") as system_calls:
             words += _filtered(system_calls if seccomp_program() else None)
             result = subprocess.run(
-                [*words, "--", str(interpreter.path), "-I", "-S", "-c", check],
+                [*as_user(user), *words, "--", str(interpreter.path), "-I", "-S", "-c", check],
                 check=False,
                 capture_output=True,
                 text=True,
                 timeout=30,
                 pass_fds=[system_calls],
-                user=user,
-                group=user,
-                extra_groups=None if user is None else [],
             )
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)

@@ -12,7 +12,7 @@ from rsigym.local.sandbox.archive import supervisor_archive
 from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from rsigym.local.sandbox.cgroups import cgroup_version
 from rsigym.local.sandbox.handed import SUPERVISOR, handed
-from rsigym.local.sandbox.host import substitute_for_root
+from rsigym.local.sandbox.host import as_user, substitute_for_root
 from rsigym.local.sandbox.interpreter import Interpreter, choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.layout import HOME, Layout
@@ -83,7 +83,8 @@ async def launch(
         if isolation == "bubblewrap":
             given = stack.enter_context(handed(archive))
             wrap = find_bubblewrap().command
-            words = wrap(layout, limits, interpreter, given, network=network)
+            wrapped = wrap(layout, limits, interpreter, given, network=network)
+            words = [*as_user(user), *wrapped]
             supervisor, passed, told = SUPERVISOR, [channel, *given.all], given.told
         else:
             layout.supervisor.parent.mkdir()
@@ -99,9 +100,6 @@ async def launch(
             start_new_session=True,
             cwd="/",
             env={},
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
         )
         return Launched(process, told)
 
