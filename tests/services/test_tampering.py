@@ -99,6 +99,17 @@ def test_an_attempt_changes_no_reward_and_is_on_record(
         assert any(line.startswith(trace) for line in record.tampering), record.tampering
 
 
+def test_a_full_disk_leaves_a_verifier_memory(bench: TrialBench) -> None:
+    task = bench.task()
+    small = (task / "task.toml").read_text() + "memory_mb = 200\n"
+    (task / "task.toml").write_text(small)
+    fill = (
+        "for d in app logs tests logs/verifier dev/shm; do cat /dev/zero > /$d/full; done; exit 0"
+    )
+    record = bench.run(ANSWER + fill, task=task)
+    assert (record.reward, record.error) == (1.0, None)
+
+
 def test_an_honest_trial_has_nothing_on_record(bench: TrialBench) -> None:
     run = f"{ANSWER}mkdir /tmp/w; cd /logs/agent; echo done > notes.txt; ln -s notes.txt latest"
     assert bench.run(run).tampering == ()

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from rsigym.local.sandbox.handed import Handed
 from rsigym.local.sandbox.host import as_user, substitute_for_root
 from rsigym.local.sandbox.interpreter import Interpreter, choose_interpreter
 from rsigym.local.sandbox.layout import FOLDERS, Layout
-from rsigym.local.sandbox.limits import Limits
+from rsigym.local.sandbox.limits import MIB, Limits
 from rsigym.local.sandbox.seccomp import seccomp_program
 from rsigym.platform.errors import OperatorError
 
@@ -21,7 +22,7 @@ __all__ = ["Bubblewrap", "find_bubblewrap"]
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "localtime", "ssl/certs")
-_SHARED_MEMORY_BYTES = 64 << 20  # Docker's default for /dev/shm
+_SHARED_MEMORY_MB = 64  # Docker's default for /dev/shm
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,14 @@ class Bubblewrap:
     own_disk: bool
 
     def disk_mb(self, limits: Limits) -> int | None:
-        """The size in MiB of a sandbox's own disk; None if its folders are the host's."""
-        return limits.disk_mb if self.own_disk else None
+        """The size in MiB of a sandbox's own disk; None if its folders are the host's.
+
+        At most half of the sandbox's memory, which it is part of: whoever fills all file systems,
+        those kept for a verifier too, leaves the supervisor and a verifier memory to work in.
+        """
+        if limits.disk_mb is None or not self.own_disk:
+            return None
+        return min(limits.disk_mb, (limits.memory_mb or sys.maxsize) // 2)
 
     def command(
         self,
@@ -65,7 +72,7 @@ class Bubblewrap:
         disk_mb = self.disk_mb(limits)
         words = [self.program, *_namespaces(self.no_nesting)]
         words += [] if disk_mb is None else disk.root(disk_mb)
-        words += _system()
+        words += [*_system(), *_shared_memory(limits)]
         for name in (*_ETC, *(["resolv.conf"] if network else [])):
             words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         for path, descriptor in given.files.items():
@@ -177,5 +184,9 @@ def _system() -> list[str]:
             words += ["--symlink", os.readlink(path), str(path)]
         elif path.is_dir():
             words += ["--ro-bind", str(path), str(path)]
-    words += ["--proc", "/proc", "--dev", "/dev"]
-    return [*words, "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]
+    return [*words, "--proc", "/proc", "--dev", "/dev"]
+
+
+def _shared_memory(limits: Limits) -> list[str]:
+    megabytes = min(_SHARED_MEMORY_MB, max(1, (limits.memory_mb or sys.maxsize) // 16))
+    return ["--size", str(megabytes * MIB), "--tmpfs", "/dev/shm"]

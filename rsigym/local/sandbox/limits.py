@@ -16,9 +16,10 @@ class Limits:
             can be made, else of the private writable memory of each process.
         processes: Processes and threads at once.
         cpus: Cores' worth of time, as 0.5 is half of one core's: where a cgroup can be made.
-        disk_mb: MiB of all files together, which are then kept in memory, and a quarter of it each
-            for /tests and /logs/verifier, so that whoever fills the rest leaves a verifier room.
-            None keeps them on the host's disk, unbounded. Plain processes have them there too.
+        disk_mb: MiB of all files together, which are then kept in memory and take at most half of
+            it, and a quarter as much each for /tests and /logs/verifier, so that whoever fills the
+            rest leaves a verifier room. None keeps them on the host's disk, unbounded. Plain
+            processes have them there too.
         file_mb: MiB of any one file that a command writes.
         cpu_s: CPU seconds of any one process.
         output_bytes: Bytes kept of each of a command's two outputs.

@@ -47,6 +47,12 @@ async def test_whoever_fills_it_leaves_a_verifier_room(tmp_path: Path, bubblewra
 
 
 @on_loop
+async def test_it_takes_no_more_than_half_of_the_memory(tmp_path: Path, bubblewrap: Isolation):
+    async with opened(tmp_path, bubblewrap, Limits(memory_mb=100)) as sandbox:
+        assert await output(sandbox, "df --output=size -m /app | tail -n 1 | tr -d ' '") == "50"
+
+
+@on_loop
 async def test_the_host_keeps_nothing_of_it(folder: Path, bubblewrap: Isolation):
     async with opened(folder, bubblewrap) as sandbox:
         await output(sandbox, "echo mine > /app/mine; mkdir /tmp/deep")
