@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rsigym.local.sandbox import Exit, Isolation, Process, Sandbox
+from rsigym.local.sandbox import Exit, Isolation, Limits, Process, Sandbox
 from rsigym.platform.errors import ServiceFailure
 from tests.local.sandbox.support import appeared, gone, on_loop, opened, output, processes_with
 
@@ -361,7 +361,8 @@ async def test_hundreds_of_processes_leave_no_descriptor(tmp_path: Path):
 
 @on_loop
 async def test_the_supervisors_end_ends_all_waits(folder: Path, bubblewrap: Isolation):
-    async with opened(folder, bubblewrap) as sandbox:
+    # On the disk of the host, so that bubblewrap is found by the folder it is given.
+    async with opened(folder, bubblewrap, Limits(disk_mb=None)) as sandbox:
         process = await sandbox.spawn("cat; sleep 60", stdin=True)
         waits = asyncio.gather(
             printed(process),
