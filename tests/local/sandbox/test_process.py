@@ -33,6 +33,11 @@ async def until(process: Process, text: bytes) -> bytes:
     return found
 
 
+def parent(process: int) -> int:
+    stat = Path("/proc", str(process), "stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
 def open_files(process: int) -> int:
     try:
         return len(os.listdir(f"/proc/{process}/fd"))
@@ -376,9 +381,11 @@ async def test_hundreds_of_processes_leave_no_descriptor(tmp_path: Path):
 
 
 @on_loop
-async def test_the_supervisors_end_ends_all_waits(folder: Path, bubblewrap: Isolation):
-    async with opened(folder, bubblewrap) as sandbox:
-        process = await sandbox.spawn("sleep 60", stdin=True)
+async def test_the_supervisors_end_ends_all_waits(tmp_path: Path, isolation: Isolation):
+    mark = f"71.{uuid.uuid4().int % 10**9}"
+    async with opened(tmp_path, isolation) as sandbox:
+        process = await sandbox.spawn(argv=["sleep", mark], stdin=True)
+        assert await appeared(mark)
         waits = asyncio.gather(
             printed(process),
             process.wait(),
@@ -389,8 +396,8 @@ async def test_the_supervisors_end_ends_all_waits(folder: Path, bubblewrap: Isol
         ended = asyncio.create_task(sandbox.ended())
         await sandbox.exec("true")
         assert sandbox.alive
-        for pid in processes_with(str(folder / "sandbox" / "app")):
-            os.kill(pid, signal.SIGKILL)
+        [pid] = processes_with(mark)
+        os.kill(parent(pid), signal.SIGKILL)
         for result in await waits:
             assert isinstance(result, ServiceFailure | BrokenPipeError)
         assert "killed" in await ended
