@@ -18,6 +18,8 @@ Path("/logs/verifier/reward.txt").write_text(str(int(right)))
 END
 """
 LOGIN_GRADE = f"bash -l <<'END'\n{GRADE}\nEND\n"
+ROOMY_GRADE = f"head -c 1M /dev/zero > $(mktemp) || exit 1\n{GRADE}"
+"""That of a task whose tests need room for files of their own."""
 
 ATTEMPTS = {
     "a daemon": (
@@ -36,10 +38,14 @@ END
         "file: /tests/app",
     ),
     "links to the host": ("ln -s /etc/shadow /logs/agent/leak", GRADE, "link: /logs/agent/leak"),
-    "a full disk": ("cat /dev/zero > /app/full; cat /dev/zero > /tmp/full", GRADE, "full disk"),
+    "a full disk": (
+        "cat /dev/zero > /app/full; cat /dev/zero > /tmp/full",
+        ROOMY_GRADE,
+        "full disk",
+    ),
     "full folders": (
         "for d in tmp tests logs/verifier dev/shm; do cat /dev/zero > /$d/full; done",
-        f"{GRADE}\nmktemp || exit 1",
+        ROOMY_GRADE,
         "file: /tests/full",
     ),
     "a start-up file of Python": (
