@@ -27,6 +27,7 @@ from rsigym.local.sandbox import Sandbox, choose_isolation
 
 MB = 10**6
 LARGE_MB = 100
+PAUSE_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,15 @@ def main() -> None:
     parser.add_argument("--sandboxes", type=int, default=32)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    with e2b_server(max_sandboxes=arguments.sandboxes + 8) as server:
+    with e2b_server(max_sandboxes=arguments.sandboxes, warm=0) as server:
         os.environ |= server.environment
-        lines = asyncio.run(measure(server.pid, arguments.sandboxes))
+        lines = asyncio.run(cold())
+        lines += asyncio.run(many(server.pid, arguments.sandboxes))
+    with e2b_server() as server:
+        os.environ |= server.environment
+        lines += asyncio.run(warm())
+        lines += asyncio.run(one_at_a_time())
+        lines += asyncio.run(large())
     if arguments.json:
         json.dump({line.what: line.value for line in lines}, sys.stdout, indent=2)
         return
@@ -54,21 +61,30 @@ def main() -> None:
         print(f"{line.what:<44}{line.value:>10.1f} {line.unit:<14}{line.target}")
 
 
-async def measure(server: int, sandboxes: int) -> list[Line]:
-    lines = await one_at_a_time()
-    lines += await large()
-    return lines + await many(server, sandboxes)
+async def cold() -> list[Line]:
+    """Creating, where none is started beforehand: SDK and runtime by turns."""
+    created, bare = [], []
+    for _ in range(20):
+        bare.append(await start())
+        created.append(await create())
+    return [
+        Line("create, cold", middle(created), "ms, p50", "<= 70"),
+        Line("  the runtime's own start", middle(bare), "ms, p50"),
+        Line("  SDK / runtime", middle(created) / middle(bare), "x"),
+    ]
+
+
+async def warm() -> list[Line]:
+    """Creating, where some are: there is time between two to start the next."""
+    created: list[float] = []
+    for _ in range(20):
+        await asyncio.sleep(PAUSE_S)
+        created.append(await create())
+    return [Line("create, warm", middle(created), "ms, p50", "<= 15")]
 
 
 async def one_at_a_time() -> list[Line]:
-    """Creating, a command and a small file: SDK and runtime by turns."""
-    cold, bare = [], []
-    for _ in range(10):
-        bare.append(await timed(create_and_close))
-        started = time.perf_counter()
-        made = await e2b.AsyncSandbox.create()
-        cold.append(time.perf_counter() - started)
-        await made.kill()
+    """A command and a small file: SDK and runtime by turns."""
     made = await e2b.AsyncSandbox.create()
     async with Sandbox(a_folder(), isolation=choose_isolation("bubblewrap")) as runtime:
         commands = [await timed(lambda: made.commands.run("true")) for _ in range(200)]
@@ -77,10 +93,8 @@ async def one_at_a_time() -> list[Line]:
     writes = [await timed(lambda: made.files.write("/tmp/small", small)) for _ in range(200)]
     reads = [await timed(lambda: made.files.read("/tmp/small")) for _ in range(200)]
     await made.kill()
-    create, command = middle(cold), middle(commands)
+    command = middle(commands)
     return [
-        Line("create", create, "ms, p50", "<= 70 cold, <= 15 warm"),
-        Line("  the runtime's own start and end", middle(bare), "ms, p50"),
         Line("command", command, "ms, p50", "<= 8"),
         Line("  the runtime's own", middle(plain), "ms, p50"),
         Line("  SDK / runtime", command / middle(plain), "x"),
@@ -114,11 +128,11 @@ async def many(server: int, count: int) -> list[Line]:
     started = time.perf_counter()
     gate = asyncio.Semaphore(8)
 
-    async def create() -> e2b.AsyncSandbox:
+    async def create_one() -> e2b.AsyncSandbox:
         async with gate:
             return await e2b.AsyncSandbox.create()
 
-    made = await asyncio.gather(*(create() for _ in range(count)))
+    made = await asyncio.gather(*(create_one() for _ in range(count)))
     created = time.perf_counter() - started
     megabytes = (memory_of(server) - before) / count / MB
 
@@ -135,9 +149,19 @@ async def many(server: int, count: int) -> list[Line]:
     ]
 
 
-async def create_and_close() -> None:
-    async with Sandbox(a_folder(), isolation=choose_isolation("bubblewrap")):
-        pass
+async def create() -> float:
+    started = time.perf_counter()
+    made = await e2b.AsyncSandbox.create()
+    took = time.perf_counter() - started
+    await made.kill()
+    return took
+
+
+async def start() -> float:
+    sandbox = Sandbox(a_folder(), isolation=choose_isolation("bubblewrap"))
+    took = await timed(sandbox.start)
+    await sandbox.close()
+    return took
 
 
 async def run(sandbox: Sandbox) -> None:

@@ -44,6 +44,7 @@ def e2b_server(
     sandbox: Literal["bubblewrap", "auto", "process"] = "bubblewrap",
     port: int = 0,
     max_sandboxes: int = 64,
+    warm: int = 2,
 ) -> Iterator[E2BServer]:
     """A local E2B server for the length of a block; its sandboxes end with it.
 
@@ -51,11 +52,13 @@ def e2b_server(
         sandbox: What keeps the sandboxes apart; `auto` falls back to plain processes.
         port: 0 takes a free one.
         max_sandboxes: Sandboxes at once.
+        warm: How many are started before they are asked for, so that creating one is quick.
 
     Raises:
         OperatorError: bubblewrap does not work here, or the server does not start; it says why.
     """
-    server = E2BServer(Settings(choose_isolation(sandbox), port, max_sandboxes))
+    isolation = choose_isolation(sandbox)
+    server = E2BServer(Settings(isolation, port, max_sandboxes=max_sandboxes, warm=warm))
     try:
         yield server
     finally:

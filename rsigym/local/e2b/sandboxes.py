@@ -10,9 +10,9 @@ from rsigym.local.e2b.bodies import Connect, Network, NewSandbox
 from rsigym.local.e2b.envd import Envd
 from rsigym.local.e2b.errors import ApiError
 from rsigym.local.e2b.live import LiveSandbox, new_id
-from rsigym.local.e2b.make import make_sandbox, set_network
+from rsigym.local.e2b.make import Maker
 from rsigym.local.e2b.settings import Settings
-from rsigym.platform.errors import ServiceFailure
+from rsigym.platform.errors import OperatorError, ServiceFailure
 
 __all__ = ["Sandboxes"]
 
@@ -20,8 +20,8 @@ __all__ = ["Sandboxes"]
 class Sandboxes:
     """All sandboxes of one server, by id."""
 
-    def __init__(self, settings: Settings):
-        self._settings = settings
+    def __init__(self, settings: Settings, maker: Maker):
+        self._settings, self._maker = settings, maker
         self._live: dict[str, LiveSandbox] = {}
         self._starting = 0
         self._numbers = itertools.count(1)
@@ -107,7 +107,7 @@ class Sandboxes:
             ApiError: It asks for what is not built.
         """
         network.check()
-        await set_network(live.envd.sandbox, network)
+        await self._maker.set_network(live.envd.sandbox, network)
 
     def set_timeout(self, live: LiveSandbox, seconds: int) -> None:
         """
@@ -142,9 +142,9 @@ class Sandboxes:
             raise ApiError(429, f"there are {most} sandboxes already, and no more at once")
         self._starting += 1  # before anything is awaited: others are being made meanwhile
         try:
-            sandbox = await make_sandbox(self._settings, wanted.template, wanted.wanted_network)
-        except ServiceFailure as failure:
-            raise ApiError(500, f"the sandbox did not start: {failure.message}") from failure
+            sandbox = await self._maker.make(wanted.template, wanted.wanted_network)
+        except (OperatorError, ServiceFailure) as failure:
+            raise ApiError(500, f"the sandbox did not start: {failure}") from failure
         finally:
             self._starting -= 1
         sandbox_id = new_id()

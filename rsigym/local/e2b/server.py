@@ -1,5 +1,7 @@
 """The application: which plane a request belongs to, and who may make it."""
 
+import asyncio
+
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
@@ -12,6 +14,7 @@ from rsigym.local.e2b.control import Control
 from rsigym.local.e2b.envd import RPC_PATHS, Envd
 from rsigym.local.e2b.errors import ApiError, error_answer
 from rsigym.local.e2b.file_routes import read_file, write_files
+from rsigym.local.e2b.make import Maker
 from rsigym.local.e2b.sandboxes import Sandboxes
 from rsigym.local.e2b.settings import Settings
 from rsigym.local.e2b.signatures import check_token, check_user, is_same, is_signed
@@ -30,11 +33,9 @@ class E2BApp:
     """
 
     def __init__(self, settings: Settings, api_key: str):
-        self._api_key = api_key
-        self._sandboxes = Sandboxes(settings)
+        self._settings, self._api_key = settings, api_key
         files = Route("/files", self._files, methods=["GET", "POST"])
         self._data = _application([files, Route("/health", self._health)])
-        self._control = _application(Control(self._sandboxes).routes())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -48,9 +49,12 @@ class E2BApp:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
+        maker = Maker(self._settings)
+        self._sandboxes = Sandboxes(self._settings, maker)
+        self._control = _application(Control(self._sandboxes).routes())
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await self._sandboxes.close()
+        await asyncio.gather(self._sandboxes.close(), maker.close())
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _authorized(self, scope: Scope, receive: Receive, send: Send) -> None:

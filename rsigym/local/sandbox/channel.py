@@ -89,6 +89,8 @@ class Channel:
             await self._send({"id": request_id, "op": op, **arguments}, fds)
             answer = await answered
         except asyncio.CancelledError:
+            if answered.done() and not answered.cancelled() and not answered.exception():
+                _close_all(answered.result().fds)
             if op == "exec":
                 self.post("kill", target=request_id)
             raise
@@ -169,5 +171,9 @@ class Channel:
         elif (waiting := self._waiting.pop(message["id"], None)) is not None and not waiting.done():
             waiting.set_result(Answer(message, fds))
         else:
-            for fd in fds:
-                os.close(fd)
+            _close_all(fds)
+
+
+def _close_all(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -11,7 +11,6 @@ from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.runtime import Runtime
 from rsigym.local.sandbox.usage import Usage, measure_usage
-from rsigym.platform.errors import OperatorError
 
 __all__ = ["Sandbox"]
 
@@ -75,10 +74,7 @@ class Sandbox(Commands, Files):
     @property
     def alive(self) -> bool:
         """Whether it has been started and has not ended."""
-        try:
-            return self._runtime.channel.open
-        except OperatorError:
-            return False
+        return self._runtime.alive
 
     async def ended(self) -> str:
         """Waits until it has ended, by `close` or by itself; why it did.

@@ -33,6 +33,11 @@ async def until(process: Process, text: bytes) -> bytes:
     return found
 
 
+def parent(process: int) -> int:
+    stat = Path("/proc", str(process), "stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
 def open_files(process: int) -> int:
     try:
         return len(os.listdir(f"/proc/{process}/fd"))
@@ -92,6 +97,19 @@ async def test_an_early_signal_is_not_lost(tmp_path: Path, isolation: Isolation)
 
 
 @on_loop
+async def test_what_ends_at_once_has_still_said_all(tmp_path: Path, isolation: Isolation):
+    async def one(sandbox: Sandbox, number: int) -> None:
+        pty = (80, 24) if number % 2 else None
+        process = await sandbox.spawn(f"printf %09000d {number}", pty=pty)
+        [said] = (await printed(process)).values()
+        assert said == b"%09000d" % number
+
+    async with opened(tmp_path, isolation) as sandbox:
+        for batch in range(4):
+            await asyncio.gather(*(one(sandbox, 10 * batch + n) for n in range(10)))
+
+
+@on_loop
 async def test_signals_reach_the_whole_group(tmp_path: Path, isolation: Isolation):
     mark = f"65.{uuid.uuid4().int % 10**9}"
     async with opened(tmp_path, isolation) as sandbox:
@@ -127,11 +145,14 @@ async def test_a_child_may_print_after_its_parent_ended(tmp_path: Path, isolatio
 
 
 @on_loop
-async def test_a_flooding_child_does_not_delay_the_end(tmp_path: Path, isolation: Isolation):
+@pytest.mark.parametrize("pty", [None, (80, 24)])
+async def test_a_flooding_child_does_not_delay_the_end(
+    tmp_path: Path, isolation: Isolation, pty: tuple[int, int] | None
+):
     async with opened(tmp_path, isolation) as sandbox:
-        process = await sandbox.spawn("yes & sleep 0.05")
+        process = await sandbox.spawn("trap '' HUP; yes & sleep 0.05", pty=pty)
         found = await printed(process)
-        assert set(found["stdout"]) <= set(b"y\n")
+        assert set(b"".join(found.values())) <= set(b"y\r\n")
         assert await process.wait() == Exit(0, None)
 
 
@@ -360,9 +381,11 @@ async def test_hundreds_of_processes_leave_no_descriptor(tmp_path: Path):
 
 
 @on_loop
-async def test_the_supervisors_end_ends_all_waits(folder: Path, bubblewrap: Isolation):
-    async with opened(folder, bubblewrap) as sandbox:
-        process = await sandbox.spawn("cat; sleep 60", stdin=True)
+async def test_the_supervisors_end_ends_all_waits(tmp_path: Path, isolation: Isolation):
+    mark = f"71.{uuid.uuid4().int % 10**9}"
+    async with opened(tmp_path, isolation) as sandbox:
+        process = await sandbox.spawn(argv=["sleep", mark], stdin=True)
+        assert await appeared(mark)
         waits = asyncio.gather(
             printed(process),
             process.wait(),
@@ -373,8 +396,8 @@ async def test_the_supervisors_end_ends_all_waits(folder: Path, bubblewrap: Isol
         ended = asyncio.create_task(sandbox.ended())
         await sandbox.exec("true")
         assert sandbox.alive
-        for pid in processes_with(str(folder / "sandbox" / "app")):
-            os.kill(pid, signal.SIGKILL)
+        [pid] = processes_with(mark)
+        os.kill(parent(pid), signal.SIGKILL)
         for result in await waits:
             assert isinstance(result, ServiceFailure | BrokenPipeError)
         assert "killed" in await ended

@@ -12,6 +12,8 @@ import pwd
 import stat
 from functools import cache
 
+from .tree import confined
+
 TYPE_CHECKING = False  # `typing` itself would be a tenth of the start of a sandbox
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,21 +24,6 @@ MOST_LISTED_BYTES = 4 << 20  # of their paths and of where links lead
 _SUPERVISORS_OWN = "/proc"  # its memory among it
 
 _TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "symlink"}
-
-
-def confined(path: str, root: str, *, follow: bool = False) -> str:
-    """`path`, refused if links lead it out of `root`.
-
-    Args:
-        path: Absolute.
-        root: The folder that it may not leave.
-        follow: Whether its last part is resolved too, if that is a link.
-    """
-    place = os.path.realpath(path if follow else os.path.dirname(path))
-    root = os.path.realpath(root)
-    if os.path.commonpath([place, root]) != root:
-        raise PermissionError(errno.EPERM, "this path leads out of the sandbox", path)
-    return place if follow else os.path.join(place, os.path.basename(path))
 
 
 def stat_entry(root: str, path: str) -> dict[str, Any]:

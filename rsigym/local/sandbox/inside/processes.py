@@ -125,10 +125,11 @@ def _prefer_for_oom() -> None:
     """
     _prctl(_PR_SET_DUMPABLE, 1)
     try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("500")
+        file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
     except OSError:
         return  # some containers mount /proc read-only; the command runs all the same
+    os.write(file, b"500")
+    os.close(file)
 
 
 def _lower_rlimit(number: int, value: int) -> None:

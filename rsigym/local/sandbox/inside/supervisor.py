@@ -38,7 +38,6 @@ import time
 
 from .apart import CHANNEL, Apart, refusal
 from .commands import CHUNK_BYTES, Command, Ends, Stream
-from .entries import APART, AT_ONCE, confined, open_file
 from .messages import receive, send
 from .processes import (
     KILL_PATIENCE_S,
@@ -51,7 +50,6 @@ from .processes import (
     fork_command,
     guard_supervisor,
 )
-from .tree import receive_tree, send_tree
 
 TYPE_CHECKING = False  # `typing` itself would be a tenth of the start of a sandbox
 if TYPE_CHECKING:
@@ -212,6 +210,8 @@ class Supervisor:
             self._send({"id": request["id"]}, (listener.fileno(),))
 
     def _do_transfer(self, request: dict[str, Any], fds: list[int]) -> None:
+        from .tree import confined, receive_tree, send_tree  # as it is needed: see `inside`
+
         root = self._config["root"]
 
         def work(link: socket.socket) -> None:
@@ -225,6 +225,7 @@ class Supervisor:
         self._send({"id": request["id"]})
 
     def _do_watch(self, request: dict[str, Any], fds: list[int]) -> None:
+        from .tree import confined
         from .watch import watch
 
         root = confined(request["path"], self._config["root"], follow=True)
@@ -232,6 +233,8 @@ class Supervisor:
         self._send({"id": request["id"]})
 
     def _do_open(self, request: dict[str, Any], fds: list[int]) -> None:
+        from .entries import open_file
+
         fd = open_file(self._config["root"], request["path"], request["mode"])
         try:
             self._send({"id": request["id"]}, (fd,))
@@ -239,6 +242,8 @@ class Supervisor:
             os.close(fd)
 
     def _do_entries(self, request: dict[str, Any], fds: list[int]) -> None:
+        from .entries import APART, AT_ONCE
+
         act, arguments = request["act"], (self._config["root"], *request["arguments"])
         if act in AT_ONCE:
             self._send({"id": request["id"], **AT_ONCE[act](*arguments)})
