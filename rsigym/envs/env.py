@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -83,6 +84,7 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         )
         self.run_dir = run_dir
         self.episode: Episode | None = None
+        self._resumed: Path | None = None
         self._steps = 0
         self._permissions = self.experiment.permissions
         self.action_space = CallSpace(permissions=self._permissions)
@@ -108,8 +110,9 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         self.close()
         from rsigym.envs.local import open_local
 
-        self.episode = open_local(self.experiment, self.permissions, self.run_dir)
-        self._steps = 0
+        resumed, self._resumed = self._resumed, None
+        self.episode = open_local(self.experiment, self.permissions, self.run_dir, resumed)
+        self._steps = self.episode.run.calls
         return self._observation(Status.OK, self.episode.welcome), self._info(0, "")
 
     @property
@@ -126,6 +129,10 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         self.action_space = CallSpace(permissions=self._permissions)
         if self.episode is not None:
             self.episode.run.narrow(permissions)
+
+    def resume(self, folder: Path) -> None:
+        """Have the next `reset` go on with the run in `folder`; see `rsigym.resume`."""
+        self._resumed = folder
 
     def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Make one call; see the class for what comes back."""
