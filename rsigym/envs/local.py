@@ -28,6 +28,7 @@ from rsigym.platform.open_ledger import open_ledger
 from rsigym.platform.permissions import Permissions
 from rsigym.platform.prices import PriceBook, local_prices
 from rsigym.platform.records import write_json
+from rsigym.platform.rollout_models import rollout_prices
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence
 from rsigym.services.evaluation import EvaluationService
@@ -36,6 +37,7 @@ from rsigym.services.harness import Harness, pack
 from rsigym.services.inference import InferenceService
 from rsigym.services.jobs import Jobs
 from rsigym.services.loop import BackgroundLoop
+from rsigym.services.rollout import RolloutService
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.training import TrainingService
 from rsigym.services.training_job import require_own
@@ -80,7 +82,7 @@ class _Setup:
             model=model,
             models=models,
             harness=_starting_harness(experiment),
-            prices=local_prices(models),
+            prices=local_prices(models, rollout_prices(experiment.rollout_models)),
             development=official
             if experiment.protocol == "paper"
             else {name: b.tasks("development", cache) for name, b in chosen.items()},
@@ -139,6 +141,7 @@ def open_local(experiment: Experiment, permissions: Permissions, run_dir: str | 
         "workspace": WorkspaceService(workspace),
         "training": TrainingService(client, workspace, records, setup.prices, jobs, setup.model),
         "inference": inference,
+        "rollout": RolloutService(experiment.rollout_models, setup.prices.rollout),
         "evaluation": evaluation,
         "run": RunService(
             scoreboard, evaluation, official, initial, inference, workspace, jobs, deadline
