@@ -65,10 +65,17 @@ def complete(model: RolloutModel, request: Mapping[str, Json], timeout_s: float)
 
     Raises:
         BadCall: The provider has no such field; nothing was sent.
-        ServiceFailure: Its key is not there; nothing was sent.
+        ServiceFailure: It has no provider or no key; nothing was sent.
         Declined, Unclear: Nothing came of it.
     """
     litellm = _litellm()
+    try:
+        litellm.get_llm_provider(model.model, api_base=model.api_base)
+    except litellm.BadRequestError:
+        raise ServiceFailure(
+            f"litellm knows no provider of {model.model!r}: the operator has to name it, as in "
+            "openai/<name> for an OpenAI-compatible server"
+        ) from None
     key = _key(litellm, model)
     try:
         answer = litellm.completion(
@@ -83,7 +90,8 @@ def complete(model: RolloutModel, request: Mapping[str, Json], timeout_s: float)
         )
         return answer.model_dump(mode="json")
     except litellm.UnsupportedParamsError as error:
-        raise BadCall(f"this model does not take the request: {_words(error)}") from None
+        words, _, _ = _words(error).partition(". To drop")
+        raise BadCall(f"this model does not take the request: {words}") from None
     except Exception as error:  # noqa: BLE001 - litellm raises whatever its providers' clients do
         raise _judged(error) from None
 
@@ -121,14 +129,11 @@ def _judged(error: Exception) -> Declined | Unclear:
     for cause in _causes(error):
         if isinstance(cause, httpx.HTTPStatusError):
             response = cause.response
-            code = getattr(error, "code", None)
-            if type(error).__name__ == "ContextWindowExceededError":
-                code = "context_length_exceeded"
             wait = response.headers.get("retry-after", "")
             return Declined(
                 response.status_code,
                 _words(error),
-                code if isinstance(code, str) and not code.isdecimal() else None,
+                _code(error),
                 float(wait) if wait.isdecimal() else None,
             )
         if isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout):
@@ -142,6 +147,14 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None:
         yield cause
         cause = cause.__cause__ or cause.__context__
+
+
+def _code(error: Exception) -> str | None:
+    """OpenAI's code of an error; litellm puts statuses in the same place."""
+    if type(error).__name__ == "ContextWindowExceededError":
+        return "context_length_exceeded"
+    codes = (getattr(cause, "code", None) for cause in _causes(error))
+    return next((code for code in codes if isinstance(code, str) and not code.isdecimal()), None)
 
 
 def _words(error: Exception) -> str:

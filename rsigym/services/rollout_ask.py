@@ -124,12 +124,18 @@ class RolloutAsk:
         raise AssertionError("the last try returns or raises")
 
     def _payload(self) -> dict[str, Json]:
-        """What is sent beside the model; the completion's length is always bounded."""
-        given = {name: value for name, value in self.request.args().items() if value is not None}
-        del given["model"]
-        if self.request.completion_limit is None:
-            given["max_tokens"] = self.max_output
-        return given
+        """What is sent beside the model.
+
+        Always with `max_tokens`, which litellm renames where a model wants `max_completion_tokens`:
+        the other way about it does not, and servers ignore a limit that they do not know.
+        """
+        left_out = ("model", "max_completion_tokens")
+        given: dict[str, Json] = {
+            name: value
+            for name, value in self.request.args().items()
+            if value is not None and name not in left_out
+        }
+        return given | {"max_tokens": self.max_output}
 
     def _completion(
         self, raw: dict[str, Any], usage: Usage | None, cost_usd: float, retries: int
