@@ -10,6 +10,7 @@ from rsigym.envs.experiment import Experiment
 from rsigym.operations import OPERATIONS
 from rsigym.platform.errors import OperatorError
 from rsigym.platform.outcome import Status
+from rsigym.spaces import CallSpace
 from tests.envs.conftest import Open, inner
 from tests.openai_server import answer, openai_server, refusal
 
@@ -77,9 +78,11 @@ def test_the_harness_track_refuses_frontier_models_by_name(open_env: Open) -> No
     assert server.requests == []
     assert {"rollout.chat", "rollout.models"}.isdisjoint(info["legal_ops"])
     assert len(info["action_mask"]) == len(OPERATIONS)
-    tools = {tool["function"]["name"] for tool in inner(env).action_space.tools()}
+    space = inner(env).action_space
+    assert isinstance(space, CallSpace)
+    tools = {tool["function"]["name"] for tool in space.tools()}
     assert tools.isdisjoint({"rollout_chat", "rollout_models"})
-    assert CALL not in inner(env).action_space
+    assert CALL not in space
 
 
 def test_without_models_an_episode_says_so(open_env: Open) -> None:
