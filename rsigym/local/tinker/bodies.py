@@ -96,12 +96,13 @@ class ModelRequest(BaseModel):
     seq_id: int = 0
 
 
-class _Adam(BaseModel):
-    learning_rate: float = 1e-4
-    beta1: float = 0.9
-    beta2: float = 0.95
-    eps: float = 1e-12
-    weight_decay: float = 0.0
+class _Adam(BaseModel, allow_inf_nan=False):
+    learning_rate: float = Field(1e-4, ge=0)
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.95, ge=0, lt=1)
+    # At 0 a weight whose gradient has been 0 so far, as A's is at first, would become 0/0.
+    eps: float = Field(1e-12, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
     grad_clip_norm: float = 0.0
 
 
