@@ -13,6 +13,7 @@ from rsigym.local.tinker.specs import AdamSpec, LoraSpec, SampleSpec
 __all__ = [
     "CreateModel",
     "CreateSamplingSession",
+    "ExportWeights",
     "FutureRequest",
     "LoadWeights",
     "ModelRequest",
@@ -131,6 +132,18 @@ class SaveWeights(Ttl):
     user_metadata: dict[str, str] | None = None
     sampling_session_seq_id: int | None = None
     kind: Literal["snapshot", "inflight"] = "snapshot"
+
+
+class ExportWeights(Ttl):
+    """Save for download."""
+
+    path: str
+    age_encryption_recipients: list[str] | None = None
+
+    def require_offered(self) -> None:
+        """Refuse what this server does not do."""
+        if self.age_encryption_recipients:
+            raise Refusal(400, "exports are not encrypted here: leave out the recipients")
 
 
 class LoadWeights(BaseModel):
