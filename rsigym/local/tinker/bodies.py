@@ -29,7 +29,10 @@ __all__ = [
 # Above these a request is a mistake that would only exhaust the machine.
 MAX_SAMPLES = 1024
 MAX_TOPK = 128
+
+# Tinker's bounds.
 SHORTEST_TTL_S = 3600
+LONGEST_TTL_S = 10 * 365 * 24 * 3600
 
 
 def parse[Body: BaseModel](kind: type[Body], raw: bytes) -> Body:
@@ -121,7 +124,7 @@ class OptimStep(BaseModel):
 class Ttl(BaseModel):
     """How long a checkpoint is kept from now on; None keeps it for good."""
 
-    ttl_seconds: Annotated[int, Field(ge=SHORTEST_TTL_S)] | None = None
+    ttl_seconds: Annotated[int, Field(ge=SHORTEST_TTL_S, le=LONGEST_TTL_S)] | None = None
 
 
 class SaveWeights(Ttl):
