@@ -66,7 +66,7 @@ def reference(
             case "ppo" | "gspo":
                 total = total - min(ratio * advantage, min(max(ratio, low), high) * advantage)
             case "cispo":
-                total = total - min(max(float(ratio), low), high) * advantage * logprob
+                total = total - min(max(ratio.item(), low), high) * advantage * logprob
             case "dro":
                 total = total - advantage * logprob + config["beta"] / 2 * (logprob - sampled) ** 2
     return total

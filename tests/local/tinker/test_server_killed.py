@@ -46,8 +46,8 @@ def test_training_and_sampling_go_on_at_the_next_server_from_what_was_saved(
         sampler = service.create_sampling_client(weights).result(60)
         text = sampler.sample(prompt, 1, greedy).result(60).sequences[0].tokens
         expected = losses(trainer, data, 3)
-        many = data * 500
-        under_way = [trainer.forward_backward(many, "cross_entropy") for _ in range(10)]
+        many = data * 100
+        under_way = [trainer.forward_backward(many, "cross_entropy") for _ in range(20)]
         last = trainer.save_state("never")
         under_way[0].result(60)  # The next one is being computed now.
         os.kill(first.pid, signal.SIGKILL)
