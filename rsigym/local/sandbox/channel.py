@@ -50,6 +50,11 @@ class Channel:
         """
         return await self._ready
 
+    @property
+    def open(self) -> bool:
+        """Whether the supervisor can still be asked."""
+        return self._link.fileno() >= 0
+
     async def call(self, op: str, fds: Sequence[int] = (), **arguments: Any) -> Answer:
         """Sends a request and waits for its answer. A cancelled `exec` is killed.
 

@@ -102,6 +102,11 @@ class Sandbox:
         """Ends it with all its processes and removes its files. Idempotent, at any stage."""
         await self._runtime.close()
 
+    @property
+    def alive(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._runtime.alive
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
