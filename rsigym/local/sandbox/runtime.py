@@ -64,6 +64,11 @@ class Runtime:
         """Whether it has been started and has not ended."""
         return self._started and self.channel.open
 
+    @property
+    def cgroup(self) -> Cgroup:
+        """What bounds it; it has no folders where none can be made."""
+        return self._cgroup
+
     async def start(self) -> None:
         """Starts the supervisor; whatever goes wrong, nothing is left behind.
 
