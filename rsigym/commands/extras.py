@@ -20,6 +20,7 @@ LOCAL_PACKAGES = (
     "uvloop",
     "httptools",
     "rich",
+    "litellm",
     "sqlalchemy",
 )
 """The packages of the extra `local`; each is imported under its own name."""

@@ -15,6 +15,7 @@ from rsigym.operations.evaluation import (
     EvaluationSubmit,
 )
 from rsigym.operations.inference import InferenceChat, InferenceModels
+from rsigym.operations.rollout import RolloutChat, RolloutModels
 from rsigym.operations.run import RunSubmit, RunWait
 from rsigym.operations.sandbox import (
     SandboxCreate,
@@ -37,6 +38,8 @@ _ALL: tuple[type[Operation], ...] = (
     TrainingCancel,
     InferenceModels,
     InferenceChat,
+    RolloutModels,
+    RolloutChat,
     EvaluationSubmit,
     EvaluationStatus,
     EvaluationCancel,

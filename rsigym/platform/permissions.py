@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, model_validator
 from rsigym.operations import Operation
 from rsigym.operations.evaluation import EvaluationSubmit
 from rsigym.operations.inference import InferenceChat
+from rsigym.operations.rollout import RolloutChat
 from rsigym.operations.run import RunSubmit
 from rsigym.operations.sandbox import SandboxCreate
 from rsigym.operations.training import TrainingSubmit
@@ -131,8 +132,8 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
     def _closed(self, operation: type[Operation]) -> str | None:
         """The service without which the operation can do nothing, where it is revoked.
 
-        Inference that is left without a model is as good as revoked, and so are sandboxes of which
-        there may be none.
+        Inference or rollout that is left without a model is as good as revoked, and so are
+        sandboxes of which there may be none.
         """
         needed: tuple[str, ...] = (operation.service,)
         if issubclass(operation, EvaluationSubmit | RunSubmit):
@@ -142,6 +143,8 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
                 return name
         if issubclass(operation, SandboxCreate) and _granted(self.sandbox).is_empty:
             return "sandbox"
+        if issubclass(operation, RolloutChat):
+            return "rollout" if _granted(self.rollout).models == () else None
         asks_models = issubclass(operation, InferenceChat | EvaluationSubmit | RunSubmit)
         return "inference" if asks_models and _granted(self.inference).models == () else None
 
@@ -155,6 +158,9 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
                 return _granted(self.training).explain(operation)
             case InferenceChat():
                 return self._decide_model(operation.model)
+            case RolloutChat():
+                models = _granted(self.rollout).models
+                return decide_name("rollout.models", "model", operation.model, models)
             case EvaluationSubmit() | RunSubmit():
                 decision = self._decide_model(operation.model)
                 if not decision.allowed or operation.benchmark is None:

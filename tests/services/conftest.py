@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["e2b_server"]
 
-PRICES = PriceBook("test", {"tiny": TokenPrice(prefill=10, sample=30, train=1000)}, 1)
+PRICES = PriceBook(
+    "test", {"tiny": TokenPrice(prefill=10, cached_prefill=2, sample=30, train=1000)}, 1
+)
 
 
 @pytest.fixture(scope="session")
