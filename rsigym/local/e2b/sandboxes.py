@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from rsigym.local.e2b.bodies import Connect, Network, NewSandbox
@@ -28,8 +28,8 @@ class Sandboxes:
         self._by_key: dict[str, asyncio.Task[LiveSandbox]] = {}
         self._background: set[asyncio.Task[Any]] = set()
 
-    def __iter__(self) -> "itertools.chain[LiveSandbox]":
-        return itertools.chain(self._live.values())
+    def __iter__(self) -> Iterator[LiveSandbox]:
+        return iter(list(self._live.values()))
 
     def find(self, sandbox_id: str) -> LiveSandbox:
         """
@@ -76,6 +76,7 @@ class Sandboxes:
         """Lets it live at least this long from now; whether it was paused and is resumed."""
         self._check_timeout(wanted.timeout)
         async with live.lock:
+            self.find(live.id)  # it may have ended meanwhile
             resumed = live.state == "paused"
             if resumed:
                 if not wanted.memory:
@@ -93,6 +94,7 @@ class Sandboxes:
             ApiError: 409: it is paused.
         """
         async with live.lock:
+            self.find(live.id)
             if live.state == "paused":
                 raise ApiError(409, f"sandbox {live.id!r} is paused")
             live.stop_timer()
@@ -132,7 +134,7 @@ class Sandboxes:
 
     async def close(self) -> None:
         """Ends all of them."""
-        await asyncio.gather(*(self.kill(live, "the server ends") for live in [*self]))
+        await asyncio.gather(*(self.kill(live, "the server ends") for live in self))
 
     async def _create(self, wanted: NewSandbox) -> LiveSandbox:
         wanted.check()
@@ -168,6 +170,8 @@ class Sandboxes:
         live.end_in(seconds, lambda: self._start(self._time_is_up(live)))
 
     async def _time_is_up(self, live: LiveSandbox) -> None:
+        if live.state == "paused" or live.seconds_left() > 0:
+            return  # it was paused or given more time just before
         if live.wanted.auto_pause:
             await self.pause(live, memory=live.wanted.auto_pause_memory)
         else:

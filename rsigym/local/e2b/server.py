@@ -18,6 +18,7 @@ from rsigym.local.e2b.make import Maker
 from rsigym.local.e2b.sandboxes import Sandboxes
 from rsigym.local.e2b.settings import Settings
 from rsigym.local.e2b.signatures import check_token, check_user, is_same, is_signed
+from rsigym.platform.errors import ServiceFailure
 
 __all__ = ["E2BApp"]
 
@@ -71,7 +72,7 @@ class E2BApp:
             envd = await self._named(headers)
             check_token(headers.get("x-access-token"), envd.token, "access token")
             check_user(headers, QueryParams())
-        except ApiError as error:
+        except (ApiError, ServiceFailure) as error:
             await error_answer(error)(scope, receive, send)
         else:
             await envd.rpc(scope, receive, send)
@@ -114,14 +115,9 @@ class E2BApp:
 
 
 def _application(routes: list[Route]) -> Starlette:
-    """Whatever goes wrong in it is said in JSON: the SDK fails on anything else."""
-    kinds = (ApiError, HTTPException, Exception)
+    kinds = (ApiError, HTTPException, ServiceFailure, Exception)
     return Starlette(routes=routes, exception_handlers=dict.fromkeys(kinds, _answer_error))
 
 
 def _answer_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
-        error = ApiError(error.status_code, error.detail)
-    if not isinstance(error, ApiError):
-        error = ApiError(500, "the local E2B server failed; its log says how")
     return error_answer(error)
