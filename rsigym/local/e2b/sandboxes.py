@@ -62,15 +62,10 @@ class Sandboxes:
         """
         if key is None:
             return await self._create(wanted)
-        if key not in self._by_key:
-            self._by_key[key] = self._start(self._create(wanted))
-        making = self._by_key[key]
-        try:
-            return await asyncio.shield(making)
-        except ApiError:
-            if self._by_key.get(key) is making:
-                del self._by_key[key]
-            raise
+        making = self._by_key.get(key)
+        if making is None or (making.done() and making.exception() is not None):
+            making = self._by_key[key] = self._start(self._create(wanted))
+        return await asyncio.shield(making)
 
     async def connect(self, live: LiveSandbox, wanted: Connect) -> bool:
         """Lets it live at least this long from now; whether it was paused and is resumed."""
@@ -127,7 +122,7 @@ class Sandboxes:
             return
         live.stop_timer()
         for key, making in list(self._by_key.items()):
-            if making.done() and not making.exception() and making.result() is live:
+            if making.done() and (making.exception() or making.result() is live):
                 del self._by_key[key]
         async with live.lock:
             await live.envd.close(f"the sandbox {live.id} ended: {why}")
@@ -170,8 +165,8 @@ class Sandboxes:
         live.end_in(seconds, lambda: self._start(self._time_is_up(live)))
 
     async def _time_is_up(self, live: LiveSandbox) -> None:
-        if live.state == "paused" or live.seconds_left() > 0:
-            return  # it was paused or given more time just before
+        if live.state == "paused":
+            return  # just before
         if live.wanted.auto_pause:
             await self.pause(live, memory=live.wanted.auto_pause_memory)
         else:
