@@ -60,14 +60,14 @@ class Runtime:
         return self._channel
 
     @property
-    def cgroup(self) -> Cgroup:
-        """What bounds it; it has no folders where none can be made."""
-        return self._cgroup
-
-    @property
     def alive(self) -> bool:
         """Whether it has been started and has not ended."""
         return self._started and self.channel.open
+
+    @property
+    def cgroup(self) -> Cgroup:
+        """What bounds it; it has no folders where none can be made."""
+        return self._cgroup
 
     async def start(self) -> None:
         """Starts the supervisor; whatever goes wrong, nothing is left behind.
