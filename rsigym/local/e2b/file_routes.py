@@ -86,6 +86,8 @@ async def _write_parts(
     try:
         async for kind, data in events:
             if kind == "file":
+                if sink is not None:  # a part that names itself twice
+                    sink.close()
                 target = home_path(path if path is not None else data.decode())
                 sink = Sink(await sandbox.open(target, "w"), most)
                 answer.append(written(target))
