@@ -5,6 +5,7 @@ import errno
 import os
 import zlib
 from collections.abc import AsyncIterator
+from io import FileIO
 
 __all__ = ["Sink", "gunzipped", "gzipped", "pieces"]
 
@@ -57,22 +58,19 @@ class Sink:
             data = data[os.write(self._fd, data) :]
 
 
-async def pieces(fd: int, size: int) -> AsyncIterator[bytes]:
+async def pieces(file: FileIO, size: int) -> AsyncIterator[bytes]:
     """The first `size` bytes of a file, of which it may have fewer by now; closes it."""
-    try:
-        offset = 0
-        while offset < size:
-            wanted = min(_PIECE, size - offset)
+    with file:
+        while size:
+            wanted = min(_PIECE, size)
             if wanted <= _SMALL:
-                piece = os.pread(fd, wanted, offset)
+                piece = file.read(wanted)
             else:
-                piece = await asyncio.to_thread(os.pread, fd, wanted, offset)
+                piece = await asyncio.to_thread(file.read, wanted)
             if not piece:
                 return
-            offset += len(piece)
+            size -= len(piece)
             yield piece
-    finally:
-        os.close(fd)
 
 
 async def gzipped(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -33,7 +33,6 @@ class Envd:
         self.sandbox, self.token = sandbox, token
         self._processes = ProcessService(sandbox, environment)
         self._filesystem = FilesystemService(sandbox)
-        # Without compression, as the SDK asks; its own limit on messages is for clients.
         self._rpc = {
             "process": ProcessASGIApplication(self._processes, compressions=()),
             "filesystem": FilesystemASGIApplication(self._filesystem, compressions=()),

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from connectrpc.code import Code
 from connectrpc.errors import ConnectError
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from rsigym.platform.errors import ServiceFailure
@@ -48,8 +49,17 @@ class ApiError(Exception):
         self.message = message
 
 
-def error_answer(error: ApiError) -> JSONResponse:
-    """The answer for an error. It is meant: without the header the SDK would repeat a refusal."""
+def error_answer(error: Exception) -> JSONResponse:
+    """The answer for whatever went wrong: the SDK fails on one that is not JSON.
+
+    It is meant: without the header the SDK would repeat a request that was refused.
+    """
+    if isinstance(error, HTTPException):
+        error = ApiError(error.status_code, error.detail)
+    elif isinstance(error, ServiceFailure):
+        error = ApiError(500, error.message)
+    elif not isinstance(error, ApiError):
+        error = ApiError(500, "the local E2B server failed; its log says how")
     return JSONResponse(
         {"code": error.status, "message": error.message},
         status_code=error.status,
@@ -78,6 +88,8 @@ def file_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise ApiError(_STATUSES.get(error.errno or 0, 400), _said(error)) from error
+    except ValueError as error:
+        raise ApiError(400, str(error)) from error
     except ServiceFailure as error:
         # The SDK asks for the sandbox's health, and so learns whether it is gone.
         raise ApiError(502, error.message) from error

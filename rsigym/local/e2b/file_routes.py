@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
+from io import FileIO
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -25,14 +26,15 @@ async def read_file(request: Request, sandbox: "Sandbox") -> Response:
     """The file that `path` names."""
     with file_errors():
         fd = await sandbox.open(home_path(request.query_params.get("path", "")), "r")
+    file = FileIO(fd)  # closed with the last reference, if the answer is never sent
     size = os.fstat(fd).st_size
     headers = {"content-type": "application/octet-stream", "vary": "Accept-Encoding"}
     # The SDK asks for gzip alone when its caller wants it; clients that could take it as well as
     # anything else are on this machine, where packing costs more than it saves.
     if request.headers.get("accept-encoding", "").strip().lower() == "gzip":
-        packed = gzipped(pieces(fd, size))
+        packed = gzipped(pieces(file, size))
         return StreamingResponse(packed, headers={**headers, "content-encoding": "gzip"})
-    return StreamingResponse(pieces(fd, size), headers={**headers, "content-length": str(size)})
+    return StreamingResponse(pieces(file, size), headers={**headers, "content-length": str(size)})
 
 
 async def write_files(request: Request, sandbox: "Sandbox") -> Response:
@@ -84,6 +86,8 @@ async def _write_parts(
     try:
         async for kind, data in events:
             if kind == "file":
+                if sink is not None:  # a part that names itself twice
+                    sink.close()
                 target = home_path(path if path is not None else data.decode())
                 sink = Sink(await sandbox.open(target, "w"), most)
                 answer.append(written(target))

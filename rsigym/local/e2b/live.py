@@ -60,6 +60,7 @@ class LiveSandbox:
             self._timer.cancel()
 
     def seconds_left(self) -> float:
+        """Less than none if its time is up, or was while it was paused."""
         return (self.ends_at - datetime.now(UTC)).total_seconds()
 
     def credentials(self) -> dict[str, Any]:
@@ -86,7 +87,7 @@ class LiveSandbox:
             "state": self.state,
             "cpuCount": os.cpu_count() or 1,
             "memoryMB": LIMITS.memory_mb or 0,
-            "diskSizeMB": 0,
+            "diskSizeMB": LIMITS.disk_mb or 0,
             "envdVersion": ENVD_VERSION,
             "metadata": self.wanted.metadata,
             "volumeMounts": [],

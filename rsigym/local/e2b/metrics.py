@@ -1,7 +1,6 @@
 """What a sandbox uses, in E2B's terms."""
 
 import os
-import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +35,6 @@ async def metrics_now(live: "LiveSandbox", query: QueryParams) -> list[dict[str,
             "memTotal": (LIMITS.memory_mb or 0) << 20,
             "memCache": 0,
             "diskUsed": usage.disk_bytes,
-            "diskTotal": shutil.disk_usage("/").total,
+            "diskTotal": (LIMITS.disk_mb or 0) << 20,
         }
     ]

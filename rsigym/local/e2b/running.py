@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -79,7 +79,7 @@ class Running:
             last = ConnectError(Code.DEADLINE_EXCEEDED, _TIMED_OUT)
         await self._publish(last)
 
-    async def events(self, timeout_s: float | None = None) -> AsyncIterator[ProcessEvent]:
+    async def events(self, timeout_s: float | None = None) -> AsyncGenerator[ProcessEvent]:
         """All that happens from now on; it never leaves the program behind blocked.
 
         Args:

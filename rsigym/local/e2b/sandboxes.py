@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from rsigym.local.e2b.bodies import Connect, Network, NewSandbox
@@ -28,8 +28,8 @@ class Sandboxes:
         self._by_key: dict[str, asyncio.Task[LiveSandbox]] = {}
         self._background: set[asyncio.Task[Any]] = set()
 
-    def __iter__(self) -> "itertools.chain[LiveSandbox]":
-        return itertools.chain(self._live.values())
+    def __iter__(self) -> Iterator[LiveSandbox]:
+        return iter(list(self._live.values()))
 
     def find(self, sandbox_id: str) -> LiveSandbox:
         """
@@ -62,20 +62,16 @@ class Sandboxes:
         """
         if key is None:
             return await self._create(wanted)
-        if key not in self._by_key:
-            self._by_key[key] = self._start(self._create(wanted))
-        making = self._by_key[key]
-        try:
-            return await asyncio.shield(making)
-        except ApiError:
-            if self._by_key.get(key) is making:
-                del self._by_key[key]
-            raise
+        making = self._by_key.get(key)
+        if making is None or (making.done() and making.exception() is not None):
+            making = self._by_key[key] = self._start(self._create(wanted))
+        return await asyncio.shield(making)
 
     async def connect(self, live: LiveSandbox, wanted: Connect) -> bool:
         """Lets it live at least this long from now; whether it was paused and is resumed."""
         self._check_timeout(wanted.timeout)
         async with live.lock:
+            self.find(live.id)  # it may have ended meanwhile
             resumed = live.state == "paused"
             if resumed:
                 if not wanted.memory:
@@ -93,6 +89,7 @@ class Sandboxes:
             ApiError: 409: it is paused.
         """
         async with live.lock:
+            self.find(live.id)
             if live.state == "paused":
                 raise ApiError(409, f"sandbox {live.id!r} is paused")
             live.stop_timer()
@@ -125,14 +122,14 @@ class Sandboxes:
             return
         live.stop_timer()
         for key, making in list(self._by_key.items()):
-            if making.done() and not making.exception() and making.result() is live:
+            if making.done() and (making.exception() or making.result() is live):
                 del self._by_key[key]
         async with live.lock:
             await live.envd.close(f"the sandbox {live.id} ended: {why}")
 
     async def close(self) -> None:
         """Ends all of them."""
-        await asyncio.gather(*(self.kill(live, "the server ends") for live in [*self]))
+        await asyncio.gather(*(self.kill(live, "the server ends") for live in self))
 
     async def _create(self, wanted: NewSandbox) -> LiveSandbox:
         wanted.check()
@@ -168,6 +165,8 @@ class Sandboxes:
         live.end_in(seconds, lambda: self._start(self._time_is_up(live)))
 
     async def _time_is_up(self, live: LiveSandbox) -> None:
+        if live.state == "paused":
+            return  # just before
         if live.wanted.auto_pause:
             await self.pause(live, memory=live.wanted.auto_pause_memory)
         else:

@@ -5,11 +5,12 @@ import asyncio
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from rsigym.local.e2b.access import check_token, check_user, is_same, is_signed
 from rsigym.local.e2b.control import Control
 from rsigym.local.e2b.envd import RPC_PATHS, Envd
 from rsigym.local.e2b.errors import ApiError, error_answer
@@ -17,7 +18,7 @@ from rsigym.local.e2b.file_routes import read_file, write_files
 from rsigym.local.e2b.make import Maker
 from rsigym.local.e2b.sandboxes import Sandboxes
 from rsigym.local.e2b.settings import Settings
-from rsigym.local.e2b.signatures import check_token, check_user, is_same, is_signed
+from rsigym.platform.errors import ServiceFailure
 
 __all__ = ["E2BApp"]
 
@@ -71,7 +72,7 @@ class E2BApp:
             envd = await self._named(headers)
             check_token(headers.get("x-access-token"), envd.token, "access token")
             check_user(headers, QueryParams())
-        except ApiError as error:
+        except (ApiError, ServiceFailure) as error:
             await error_answer(error)(scope, receive, send)
         else:
             await envd.rpc(scope, receive, send)
@@ -114,14 +115,9 @@ class E2BApp:
 
 
 def _application(routes: list[Route]) -> Starlette:
-    """Whatever goes wrong in it is said in JSON: the SDK fails on anything else."""
-    kinds = (ApiError, HTTPException, Exception)
+    kinds = (ApiError, HTTPException, ServiceFailure, ClientDisconnect, Exception)
     return Starlette(routes=routes, exception_handlers=dict.fromkeys(kinds, _answer_error))
 
 
 def _answer_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
-        error = ApiError(error.status_code, error.detail)
-    if not isinstance(error, ApiError):
-        error = ApiError(500, "the local E2B server failed; its log says how")
     return error_answer(error)

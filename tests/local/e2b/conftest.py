@@ -10,20 +10,15 @@ from collections.abc import Iterator
 import pytest
 
 from rsigym.local.e2b.process import E2BServer, e2b_server
-from rsigym.local.sandbox import choose_isolation
-from rsigym.platform.errors import OperatorError
+from rsigym.local.sandbox import Isolation
 from tests.local.e2b.sdk import Endpoint, api, environment, sandbox
+from tests.local.sandbox.conftest import bubblewrap, folder
 
-__all__ = ["api", "endpoint", "environment", "sandbox", "server"]
+__all__ = ["api", "bubblewrap", "endpoint", "environment", "folder", "sandbox", "server"]
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[E2BServer]:
-    """Skips where there is no bubblewrap."""
-    try:
-        choose_isolation("bubblewrap")
-    except OperatorError as error:
-        pytest.skip(str(error))
+def server(bubblewrap: Isolation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[E2BServer]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RSIGYM_HOME", str(tmp_path_factory.mktemp("home")))
         with e2b_server() as running:

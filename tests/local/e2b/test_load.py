@@ -3,11 +3,14 @@
 import asyncio
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import e2b
 import httpx
+import pytest
 
 from rsigym.local.e2b.process import E2BServer
+from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from tests.local.e2b.sdk import eventually
 
 _MIB = 1 << 20
@@ -69,8 +72,6 @@ def test_a_client_that_breaks_off_leaves_the_program_and_the_others_alone(
 
 
 def test_downloads_that_break_off_leave_no_descriptor_open(server: E2BServer) -> None:
-    from pathlib import Path
-
     def descriptors() -> int:
         return len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
 
@@ -86,4 +87,16 @@ def test_downloads_that_break_off_leave_no_descriptor_open(server: E2BServer) ->
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(break_off, range(32)))
     eventually(lambda: descriptors() <= before + 2, "descriptors are left open")
+    made.kill()
+
+
+def test_a_full_disk_says_so_and_can_be_cleared() -> None:
+    if not find_bubblewrap().own_disk:
+        pytest.skip("sandboxes have no disk of their own on this machine")
+    made = e2b.Sandbox.create(timeout=300)
+    made.commands.run("fallocate -l 1000M /tmp/fill")
+    with pytest.raises(e2b.NotEnoughSpaceException):
+        made.files.write("/tmp/more", b"x" * (40 * _MIB))
+    made.commands.run("rm /tmp/fill /tmp/more")
+    made.files.write("/tmp/more", b"x" * (40 * _MIB))
     made.kill()
