@@ -37,8 +37,8 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
 
     Args:
         benchmarks, track, offline, backend, budget_usd, initial_system, protocol, n_attempts,
-        n_official_tasks, sandbox, step_limit, time_limit_s: As in `Experiment`; None is its
-            default.
+        n_official_tasks, sandbox, rollout_models, step_limit, time_limit_s: As in `Experiment`;
+            None is its default.
         run_dir: Where run folders are made; `runs` below `RSIGYM_HOME` by default.
         render_mode: "ansi", "rgb_array" or None.
 
@@ -60,6 +60,7 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         n_attempts: int | None = None,
         n_official_tasks: int | None = None,
         sandbox: Isolation | None = None,
+        rollout_models: dict[str, dict[str, Any]] | None = None,
         step_limit: int | None = None,
         time_limit_s: float | None = None,
         run_dir: str | None = None,
@@ -79,6 +80,7 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
             n_attempts=n_attempts,
             n_official_tasks=n_official_tasks,
             sandbox=sandbox,
+            rollout_models=rollout_models,
             step_limit=step_limit,
             time_limit_s=time_limit_s,
         )

@@ -32,6 +32,7 @@ from rsigym.services.evaluation_job import Trials
 from rsigym.services.inference import InferenceService
 from rsigym.services.jobs import Jobs
 from rsigym.services.loop import BackgroundLoop
+from rsigym.services.rollout import RolloutService
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.training import TrainingService
 from rsigym.services.training_job import require_own
@@ -123,6 +124,7 @@ def _open(
         "workspace": WorkspaceService(workspace),
         "training": training,
         "inference": inference,
+        "rollout": RolloutService(experiment.rollout_models, setup.prices.rollout),
         "evaluation": evaluation,
         "run": RunService(
             scoreboard, evaluation, official, initial, inference, workspace, jobs, deadline

@@ -13,6 +13,7 @@ from rsigym.platform.errors import BadCall, OperatorError
 from rsigym.platform.home import home
 from rsigym.platform.permissions import Permissions
 from rsigym.platform.prices import PriceBook, local_prices
+from rsigym.platform.rollout_models import rollout_prices
 from rsigym.services.harness import Harness, pack
 
 __all__ = ["LocalSetup"]
@@ -57,7 +58,7 @@ class LocalSetup:
             model=model,
             models=models,
             harness=_starting_harness(experiment),
-            prices=local_prices(models),
+            prices=local_prices(models, rollout_prices(experiment.rollout_models)),
             development=official
             if experiment.protocol == "paper"
             else {name: b.tasks("development", cache) for name, b in chosen.items()},
