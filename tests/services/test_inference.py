@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rsigym.operations.inference import InferenceChat, InferenceModels, Message
+from rsigym.operations.inference import InferenceChat, InferenceModels
 from rsigym.operations.training import AdamParams, LoraConfig
 from rsigym.platform.errors import BadCall, BudgetExhausted
 from rsigym.platform.meter import Meter
@@ -25,11 +25,11 @@ HELLO: list[ChatMessage] = [{"role": "user", "content": "What is seven plus five
 def _chat(**fields: Any) -> InferenceChat:
     given: dict[str, Any] = {
         "model": "tiny",
-        "messages": [Message(**message) for message in HELLO],
+        "messages": HELLO,
         "max_tokens": 12,
         "seed": 1,
     }
-    return InferenceChat(**given | fields)
+    return InferenceChat.model_validate(given | fields)
 
 
 @pytest.fixture
