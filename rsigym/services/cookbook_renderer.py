@@ -78,18 +78,24 @@ class CookbookRenderer:
         self, messages: Sequence[ChatMessage], train_on: TrainOn, tools: Sequence[Tool] = ()
     ) -> Rendered:
         trained = trained_replies(messages, train_on)
-        if len(trained) > 1 and not self._renderer.has_extension_property:
-            raise BadCall(
-                f"renderer {self._name!r} rewrites a reply once the conversation goes on: set "
-                "train_on_what to last_assistant_message, one reply a record, or use a renderer "
-                "that keeps the thoughts of earlier turns"
-            )
+        messages = messages[: trained[-1] + 1]
+        what = "last_assistant_message" if len(trained) == 1 else "all_assistant_messages"
         with self._refusals():
             tokens, weights = self._renderer.build_supervised_example(
-                self._messages(messages[: trained[-1] + 1], tools),
-                self._types.TrainOnWhat(train_on),
+                self._messages(messages, tools), self._types.TrainOnWhat(what)
             )
-            return Rendered(np.array(tokens.to_ints(), np.int32), weights.float().numpy())
+            rendered = Rendered(np.array(tokens.to_ints(), np.int32), weights.float().numpy())
+        for index, start in zip(trained, rendered.starts, strict=True):
+            prompt = self.render_prompt(messages[:index], tools)
+            if start > len(prompt) or rendered.tokens[: len(prompt)].tolist() != prompt:
+                raise BadCall(
+                    f"renderer {self._name!r} does not write these replies as it asks for them, so "
+                    "what is trained would not be what is served: set train_on_what to "
+                    "last_assistant_message, one reply a record, or use another renderer"
+                )
+            # The prompt may begin the reply, which is then no part of what is sampled.
+            rendered.weights[start : len(prompt)] = 0
+        return rendered
 
     def encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens=False, verbose=False)
@@ -116,6 +122,8 @@ class CookbookRenderer:
         if not tools and (calls or unread):
             return Reply(text)
         content, reasoning = _content(message["content"])
+        if reasoning or calls:
+            content = content.strip("\n")
         return Reply("\n".join(filter(None, [content, *unread])), reasoning, tuple(calls))
 
     @contextmanager
@@ -176,7 +184,7 @@ def _content(content: Any) -> tuple[str, str]:
         return content, ""
     said = "".join(part["text"] for part in content if part["type"] == "text")
     thought = "".join(part["thinking"] for part in content if part["type"] == "thinking")
-    return (said.strip("\n") if thought else said), thought.strip("\n")
+    return said, thought.strip("\n")
 
 
 def _malformed(raw: str, tools: Sequence[Tool]) -> Call | None:

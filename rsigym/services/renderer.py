@@ -32,6 +32,11 @@ class Rendered:
     tokens: np.ndarray
     weights: np.ndarray
 
+    @property
+    def starts(self) -> list[int]:
+        """Where the trained runs begin."""
+        return np.flatnonzero(np.diff(self.weights, prepend=0.0) > 0).tolist()
+
     def cut(self, length: int) -> "Rendered":
         """The first `length` tokens."""
         return Rendered(self.tokens[:length], self.weights[:length])
@@ -126,8 +131,7 @@ def check_parity(
     """
     rendered = renderer.render_training(messages, train_on, tools)
     tokens: list[int] = rendered.tokens.tolist()
-    edges = np.flatnonzero(np.diff(rendered.weights, prepend=0.0, append=0.0)).tolist()
-    for index, start in zip(trained_replies(messages, train_on), edges[::2], strict=True):
+    for index, start in zip(trained_replies(messages, train_on), rendered.starts, strict=True):
         prompt = renderer.render_prompt(messages[:index], tools)
         if prompt != tokens[:start]:
             raise ServiceFailure(
