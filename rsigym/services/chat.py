@@ -134,16 +134,22 @@ class Ask:
 
     async def _sample(self) -> "SampleResponse":
         request = self.request
-        return await self.sampler.sample(
-            self.prompt,
-            n=request.n,
-            max_tokens=self.most,
-            temperature=1.0 if request.temperature is None else request.temperature,
-            top_p=1.0 if request.top_p is None else request.top_p,
-            seed=request.seed,
-            stop=self.stop,
-            top_logprobs=request.top_logprobs or 0,
-        )
+        try:
+            return await self.sampler.sample(
+                self.prompt,
+                n=request.n,
+                max_tokens=self.most,
+                temperature=1.0 if request.temperature is None else request.temperature,
+                top_p=1.0 if request.top_p is None else request.top_p,
+                seed=request.seed,
+                stop=self.stop,
+                top_logprobs=request.top_logprobs or 0,
+            )
+        except BadCall as refused:
+            if request.top_logprobs and "topk_sample_logprobs" in refused.message:
+                message = "top_logprobs is not supported by this endpoint: leave it out"
+                raise BadCall(message, param="top_logprobs") from refused
+            raise
 
     def _bill(self, written: int, cached: int) -> tuple[Item, ...]:
         """The prompt is read once, however many completions it gets."""

@@ -77,7 +77,7 @@ class Reader:
 
 def _message(reply: Reply) -> dict[str, Json]:
     """An assistant's message, which can be sent back as it is."""
-    message: dict[str, Json] = {"role": "assistant", "content": reply.content, "refusal": None}
+    message: dict[str, Json] = {"role": "assistant", "content": reply.content}
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
     if reply.calls:

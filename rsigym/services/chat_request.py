@@ -1,9 +1,9 @@
 """Reading an OpenAI chat request: what is not supported is refused by name, never ignored."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from rsigym.operations.inference import InferenceChat
 from rsigym.platform.errors import BadCall
@@ -52,11 +52,12 @@ def parse_chat_request(body: object) -> ChatBody:
     """
     if not isinstance(body, dict):
         raise BadCall("the body must be a JSON object: a chat completion request")
-    fields: dict[str, Any] = {
-        name: value
-        for name, value in body.items()
-        if value is not None and value not in _NEUTRAL.get(name, ())
+    fields = {
+        name: value for name, value in _given(body).items() if value not in _NEUTRAL.get(name, ())
     }
+    if isinstance(fields.get("messages"), list):
+        # Clients send an answer's message back with all the fields that it did not have.
+        fields["messages"] = [_given(message) for message in fields["messages"]]
     how = {name: fields.pop(name) for name in _Delivery.model_fields if name in fields}
     try:
         delivery = _Delivery.model_validate(how)
@@ -70,11 +71,18 @@ def parse_chat_request(body: object) -> ChatBody:
     return ChatBody(request, delivery.stream, usage)
 
 
+def _given(value: Any) -> Any:
+    """An object without its nulls."""
+    if not isinstance(value, dict):
+        return value
+    return {name: each for name, each in value.items() if each is not None}
+
+
 def _refusal(invalid: ValidationError, body: object) -> BadCall:
     """The error that says most: of a value that may have several forms, the one in its depth."""
     errors = invalid.errors(include_url=False, include_input=False)
     path, error = max(
-        ((_path(error["loc"], body), error) for error in errors), key=lambda each: len(each[0])
+        ((_path(error, body), error) for error in errors), key=lambda each: len(each[0])
     )
     param = ".".join(path) or None
     if error["type"] == "extra_forbidden":
@@ -83,13 +91,14 @@ def _refusal(invalid: ValidationError, body: object) -> BadCall:
     return BadCall(f"{param}: {says}" if param else says, param=param)
 
 
-def _path(location: Sequence[int | str], value: Any) -> list[str]:
+def _path(error: ErrorDetails, value: Any) -> list[str]:
     """Where an error is, without the kinds of things that pydantic names on the way there."""
     path: list[str] = []
-    for place, part in enumerate(location):
+    missing = error["loc"][-1] if error["type"] == "missing" else None
+    for part in error["loc"]:
         if isinstance(value, list) and isinstance(part, int):
             value = value[part]
-        elif isinstance(value, dict) and (part in value or place == len(location) - 1):
+        elif isinstance(value, dict) and (part in value or part == missing):
             value = value.get(part)
         else:
             continue
