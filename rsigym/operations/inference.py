@@ -19,13 +19,13 @@ class InferenceChat(ChatRequest, op="inference.chat", paid=True):
 
     model: ModelName
     renderer: Annotated[
-        str | None,
+        str,
         Field(
             min_length=1,
             max_length=64,
             description=(
-                "A renderer of tinker-cookbook by name, such as qwen3_5 or, keeping the thoughts "
-                "of earlier turns, qwen3_5_preserve_thinking. None is the model's chat template."
+                "chat_template: the model's own. Or one of tinker-cookbook by name, such as qwen3_5 "
+                "or, keeping the thoughts of earlier turns, qwen3_5_preserve_thinking."
             ),
         ),
-    ] = None
+    ] = "chat_template"

@@ -39,7 +39,7 @@ class TinkerClient:
         self._endpoint = endpoint
         self._lock = threading.RLock()
         self._connected: Connection | None = None
-        self._renderers: dict[tuple[str, str | None], Renderer] = {}
+        self._renderers: dict[tuple[str, str], Renderer] = {}
 
     def models(self) -> Mapping[str, ServedModel]:
         """The base models that are served, by name."""
@@ -62,11 +62,11 @@ class TinkerClient:
         with self._lock:
             return self._connection().sampler(model)
 
-    def renderer(self, base_model: str, name: str | None = None) -> Renderer:
+    def renderer(self, base_model: str, name: str = "chat_template") -> Renderer:
         """The renderer of a base model, with the tokenizer that the endpoint names for it.
 
         Args:
-            name: One of tinker-cookbook's renderers; None is the model's own chat template.
+            name: "chat_template", the model's own, or one of tinker-cookbook's renderers.
 
         Raises:
             BadCall: There is no renderer of that name here.
@@ -77,7 +77,7 @@ class TinkerClient:
                 tokenizer = self._connection().tokenizer(base_model)
                 self._renderers[key] = (
                     TemplateRenderer(tokenizer)
-                    if name is None
+                    if name == "chat_template"
                     else CookbookRenderer(tokenizer, name)
                 )
             return self._renderers[key]

@@ -77,5 +77,5 @@ class ScriptedClient(TinkerClient):
     def sampler(self, model: str) -> Sampler:
         return _Sampler(self._template, self.script)
 
-    def renderer(self, base_model: str, name: str | None = None) -> Renderer:
+    def renderer(self, base_model: str, name: str = "chat_template") -> Renderer:
         return self._template
