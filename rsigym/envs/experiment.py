@@ -85,7 +85,9 @@ class Experiment(_Frozen):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             setting = ".".join(map(str, first["loc"]))
-            raise OperatorError(f"{setting}: {first['msg']}, not {first['input']!r}") from None
+            # What was given for a frontier model may hold a key.
+            given_was = "" if "rollout_models" in setting else f", not {first['input']!r}"
+            raise OperatorError(f"{setting}: {first['msg']}{given_was}") from None
 
     @property
     def name(self) -> str:

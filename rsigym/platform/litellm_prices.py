@@ -68,7 +68,7 @@ def litellm_price(model: str) -> RolloutPrice:
 def _map() -> dict[str, dict[str, Any]]:
     spec = find_spec("litellm")
     if spec is None or spec.origin is None:
-        raise OperatorError("rollout models need litellm: pip install 'rsigym[rollout]'")
+        raise OperatorError("rollout models need litellm: run `pip install 'rsigym[local]'`")
     return json.loads((Path(spec.origin).parent / _MAP).read_text(encoding="utf-8"))
 
 

@@ -191,6 +191,7 @@ def _line(record: TrialRecord) -> dict[str, Json]:
         "error": {"side": error.side, "type": error.type, "message": error.message[:300]}
         if error
         else None,
+        "tampering": len(record.tampering),
     }
 
 

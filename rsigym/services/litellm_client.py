@@ -21,6 +21,7 @@ __all__ = ["Declined", "Unclear", "complete"]
 _MOST_WORDS = 2000
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _SHORTEST_SECRET = 8
+_PREFIXES = re.compile(r"^(litellm\.\w+: )+((\w+( Error)?: )?\w+(Exception|Error)( \w+)? - )?")
 _NO_KEY = "no-key"
 """For servers that want none: without a key litellm would send the operator's own one of OpenAI."""
 
@@ -93,7 +94,9 @@ def complete(model: RolloutModel, request: Mapping[str, Json], timeout_s: float)
         words, _, _ = _words(error).partition(". To drop")
         raise BadCall(f"this model does not take the request: {words}") from None
     except Exception as error:  # noqa: BLE001 - litellm raises whatever its providers' clients do
-        raise _judged(error) from None
+        judged = _judged(error)
+        judged.words = _scrubbed(judged.words, key)[:_MOST_WORDS]
+        raise judged from None
 
 
 def _litellm() -> Any:
@@ -137,7 +140,7 @@ def _judged(error: Exception) -> Declined | Unclear:
                 float(wait) if wait.isdecimal() else None,
             )
         if isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout):
-            return Declined(None, f"the provider cannot be reached: {_scrubbed(str(cause))}")
+            return Declined(None, f"the provider cannot be reached: {cause}")
     timed_out = any(isinstance(cause, httpx.TimeoutException) for cause in _causes(error))
     return Unclear(_words(error), timed_out)
 
@@ -158,16 +161,17 @@ def _code(error: Exception) -> str | None:
 
 
 def _words(error: Exception) -> str:
-    """What an error says, without litellm's traceback and without secrets."""
-    return _scrubbed(str(error).partition("\nTraceback")[0])[:_MOST_WORDS]
+    """What an error says, without litellm's prefixes and traceback."""
+    return _PREFIXES.sub("", str(error).partition("\nTraceback")[0])
 
 
-def _scrubbed(text: str) -> str:
-    """The text without any value of the environment that may be a secret.
+def _scrubbed(text: str, key: str | None) -> str:
+    """The text without the key, and without any value of the environment that may be one.
 
     Providers and proxies repeat keys in what they say, and litellm finds some keys by itself.
     """
-    secrets = {
+    secrets = {key} if key else set[str]()
+    secrets |= {
         value
         for name, value in os.environ.items()
         if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET

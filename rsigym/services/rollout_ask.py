@@ -25,6 +25,7 @@ from rsigym.platform.money import to_usd
 from rsigym.platform.rollout_models import RolloutModel
 from rsigym.platform.rollout_price import RolloutPrice, Usage
 from rsigym.services.litellm_client import Declined, Unclear, complete
+from rsigym.services.rollout_answer import completion
 
 __all__ = ["DEFAULT_OUTPUT", "RolloutAsk", "prompt_bound"]
 
@@ -78,8 +79,8 @@ class RolloutAsk:
     @property
     def worst(self) -> tuple[Item, ...]:
         """The bill if every token is there that can be, each at its dearest."""
-        completion = self.request.n * self.max_output
-        return self.price.worst(prompt_bound(self.request), completion)
+        output = self.request.n * self.max_output
+        return self.price.worst(prompt_bound(self.request), output)
 
     def answer(self, meter: Meter) -> dict[str, Json]:
         """Send, charge, and answer OpenAI's chat completion with `cost_usd` and `retries`.
@@ -95,7 +96,7 @@ class RolloutAsk:
             usage = Usage.read(raw.get("usage"))
             if usage is not None:
                 bill = self.price.bill(usage)
-            return self._completion(raw, usage, to_usd(total(bill)), retries)
+            return completion(self.request.model, raw, usage, to_usd(total(bill)), retries)
         except Declined as declined:
             bill = ()
             raise _refusal(declined) from None
@@ -137,24 +138,6 @@ class RolloutAsk:
         }
         return given | {"max_tokens": self.max_output}
 
-    def _completion(
-        self, raw: dict[str, Any], usage: Usage | None, cost_usd: float, retries: int
-    ) -> dict[str, Json]:
-        choices: list[Json] = [_choice(each) for each in raw["choices"]]
-        answer: dict[str, Json] = {
-            "id": str(raw.get("id")),
-            "object": "chat.completion",
-            "created": int(time.time()),
-            "model": self.request.model,
-            "choices": choices,
-            "usage": None if usage is None else _usage(usage),
-            "cost_usd": cost_usd,
-            "retries": retries,
-        }
-        if usage is None:
-            answer["note"] = "the provider told no usage, so the worst case was charged"
-        return answer
-
 
 def prompt_bound(request: RolloutChat) -> int:
     """A number of tokens that no provider's count of the prompt exceeds.
@@ -188,38 +171,3 @@ def _unclear(unclear: Unclear, cost_usd: float) -> ServiceFailure:
         cost_usd=cost_usd,
         retries=unclear.retries,
     )
-
-
-def _choice(choice: dict[str, Any]) -> dict[str, Json]:
-    """A choice whose message can be sent back as it is."""
-    told = choice["message"]
-    message: dict[str, Json] = {"role": "assistant", "content": told.get("content")}
-    if told.get("reasoning_content"):
-        message["reasoning_content"] = told["reasoning_content"]
-    if told.get("tool_calls"):
-        message["tool_calls"] = [
-            {
-                "id": call["id"],
-                "type": "function",
-                "function": {name: call["function"][name] for name in ("name", "arguments")},
-            }
-            for call in told["tool_calls"]
-        ]
-    elif message["content"] is None:
-        message["content"] = ""
-    return {
-        "index": choice.get("index"),
-        "message": message,
-        "logprobs": choice.get("logprobs"),
-        "finish_reason": choice.get("finish_reason"),
-    }
-
-
-def _usage(usage: Usage) -> dict[str, Json]:
-    return {
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.completion,
-        "total_tokens": usage.prompt + usage.completion,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
-    }

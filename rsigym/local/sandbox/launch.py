@@ -4,18 +4,49 @@ import asyncio
 import json
 import platform
 from asyncio.subprocess import DEVNULL, Process
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import BinaryIO
 
-from rsigym.local.sandbox.bubblewrap import SUPERVISOR_INSIDE, find_bubblewrap
+from rsigym.local.sandbox.archive import supervisor_archive
+from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from rsigym.local.sandbox.cgroups import cgroup_version
-from rsigym.local.sandbox.host import substitute_for_root
-from rsigym.local.sandbox.interpreter import choose_interpreter
+from rsigym.local.sandbox.handed import SUPERVISOR, handed
+from rsigym.local.sandbox.host import as_user, substitute_for_root
+from rsigym.local.sandbox.interpreter import Interpreter, choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.layout import HOME, Layout
 from rsigym.local.sandbox.limits import Limits
 
-__all__ = ["base_environment", "launch", "rlimits"]
+__all__ = ["Launched", "base_environment", "launch", "rlimits"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A supervisor on its way.
+
+    Attributes:
+        process: Bubblewrap, or the supervisor itself.
+    """
+
+    process: Process
+    _told: BinaryIO | None
+
+    def supervisor(self) -> int:
+        """The supervisor's process id on this host, milliseconds before it is ready. Call once.
+
+        Raises:
+            ProcessLookupError: Bubblewrap failed before there was one.
+        """
+        if self._told is None:
+            return self.process.pid
+        with self._told:
+            said = self._told.read()
+        if not said:
+            raise ProcessLookupError
+        return json.loads(said)["child-pid"]
 
 
 async def launch(
@@ -23,10 +54,11 @@ async def launch(
     isolation: Isolation,
     limits: Limits,
     *,
+    user: int | None,
     network: bool,
     channel: int,
     diagnosis: int,
-) -> Process:
+) -> Launched:
     """Starts the supervisor of a sandbox whose folders exist.
 
     It is started by the thread of the running loop: with that thread bubblewrap's sandboxes end.
@@ -35,38 +67,41 @@ async def launch(
         layout: The sandbox's folders.
         isolation: What keeps it apart.
         limits: What its commands may use.
+        user: Whose it is on the host, or None for the user of this process.
         network: Whether it shares the host's network.
         channel: The descriptor of the supervisor's end of its channel.
         diagnosis: The descriptor that gets bubblewrap's and the supervisor's complaints.
     """
-    user = substitute_for_root() if isolation == "bubblewrap" else None
-    interpreter = choose_interpreter(user)
-    python = [str(interpreter.path), "-I", "-S"]
-    if isolation == "bubblewrap":
-        words = find_bubblewrap().command(layout, interpreter, network=network)
-        words += [*python, SUPERVISOR_INSIDE]
-    else:
-        words = [*python, str(layout.supervisor)]
+    interpreter = _interpreter(layout)
+    archive = await asyncio.to_thread(supervisor_archive, interpreter)
     config = {
         "rlimits": rlimits(limits, isolation),
         "output_bytes": limits.output_bytes,
         "root": layout.root,
     }
-    return await asyncio.create_subprocess_exec(
-        *words,
-        str(channel),
-        json.dumps(config),
-        stdin=DEVNULL,
-        stdout=DEVNULL,
-        stderr=diagnosis,
-        pass_fds=[channel],
-        start_new_session=True,
-        cwd="/",
-        env={},
-        user=user,
-        group=user,
-        extra_groups=None if user is None else [],
-    )
+    with ExitStack() as stack:
+        if isolation == "bubblewrap":
+            given = stack.enter_context(handed(archive))
+            wrap = find_bubblewrap().command
+            wrapped = wrap(layout, limits, interpreter, given, network=network)
+            words = [*as_user(user), *wrapped]
+            supervisor, passed, told = SUPERVISOR, [channel, *given.all], given.told
+        else:
+            layout.supervisor.parent.mkdir()
+            layout.supervisor.write_bytes(archive)
+            words, supervisor, passed, told = [], str(layout.supervisor), [channel], None
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            *(str(interpreter.path), "-I", "-S", supervisor, str(channel), json.dumps(config)),
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=diagnosis,
+            pass_fds=passed,
+            start_new_session=True,
+            cwd="/",
+            env={},
+        )
+        return Launched(process, told)
 
 
 def base_environment(layout: Layout) -> dict[str, str]:
@@ -74,7 +109,7 @@ def base_environment(layout: Layout) -> dict[str, str]:
 
     `RSIGYM_SANDBOX_ROOT` is what stands before `/app` and the like: empty where they exist.
     """
-    interpreter = choose_interpreter(None if layout.mapped else substitute_for_root())
+    interpreter = _interpreter(layout)
     extra = "" if interpreter.prefix is None else f":{interpreter.path.parent}"
     return {
         "PATH": _PATH + extra,
@@ -86,6 +121,10 @@ def base_environment(layout: Layout) -> dict[str, str]:
         "TMPDIR": layout.path("/tmp"),
         "RSIGYM_SANDBOX_ROOT": str(layout.folder) if layout.mapped else "",
     }
+
+
+def _interpreter(layout: Layout) -> Interpreter:
+    return choose_interpreter(None if layout.mapped else substitute_for_root())
 
 
 def rlimits(limits: Limits, isolation: Isolation) -> dict[str, int]:

@@ -1,52 +1,21 @@
 """The sandbox as its users see it: commands, files, listening sockets."""
 
-import asyncio
-import os
 import socket
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from rsigym.local.sandbox import files
-from rsigym.local.sandbox.descriptors import memory_file, unnamed_copy
+from rsigym.local.sandbox.commands import Commands
+from rsigym.local.sandbox.files import Files
 from rsigym.local.sandbox.isolation import Isolation
-from rsigym.local.sandbox.launch import base_environment
-from rsigym.local.sandbox.layout import WORKDIR
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.runtime import Runtime
-from rsigym.platform.errors import ServiceFailure
+from rsigym.local.sandbox.usage import Usage, measure_usage
 
-__all__ = ["ExecResult", "Sandbox"]
-
-TIMED_OUT = 124
-_ONE_USER = {None, "user", "1000", "root", "0"}
-_GRACE_S = 10.0  # the supervisor keeps the time; this is for a supervisor that does not answer
+__all__ = ["Sandbox"]
 
 
-@dataclass(frozen=True)
-class ExecResult:
-    """How a command ended.
-
-    Attributes:
-        exit_code: Bash's; 128 + n after signal n; 126 if it could not be started; 124, as
-            coreutils' `timeout` has it, if its time was up.
-        stdout: What it printed: at most `Limits.output_bytes` and a note that the rest is cut.
-        stderr: The same.
-        timed_out: Whether it was killed because its time was up.
-        truncated: Whether anything that it printed is cut.
-    """
-
-    exit_code: int
-    stdout: bytes
-    stderr: bytes
-    timed_out: bool
-    truncated: bool
-
-
-class Sandbox:
+class Sandbox(Commands, Files):
     """A place to run an agent's programs and keep their files; used on one event loop.
 
     In every sandbox /app (the default working directory), /logs/{agent,verifier,artifacts},
@@ -102,6 +71,27 @@ class Sandbox:
         """Ends it with all its processes and removes its files. Idempotent, at any stage."""
         await self._runtime.close()
 
+    @property
+    def alive(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._runtime.alive
+
+    async def ended(self) -> str:
+        """Waits until it has ended, by `close` or by itself; why it did.
+
+        Raises:
+            OperatorError: It has not been started.
+        """
+        return await self._runtime.channel.gone()
+
+    async def usage(self) -> Usage:
+        """What it takes now: walks through all its files.
+
+        Raises:
+            ServiceFailure: It has ended.
+        """
+        return await measure_usage(self._runtime)
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -113,81 +103,6 @@ class Sandbox:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
-
-    async def exec(
-        self,
-        command: str,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-        stdin: bytes | Path | None = None,
-        user: str | None = None,
-    ) -> ExecResult:
-        """Runs `bash -c command` in a session of its own and waits until it ends.
-
-        What it leaves in the background is not waited for and goes on. When its time is up, or
-        this call is cancelled, its session and all below it are killed.
-
-        Args:
-            command: The text for bash, at most 128 KiB.
-            cwd: Its working directory, by default /app.
-            env: Environment variables on top of the sandbox's own.
-            timeout_s: Its time, kept by the supervisor.
-            stdin: Its input, or a host file with it; by default there is none.
-            user: For callers that have to name one; "root" means the one user too.
-
-        Raises:
-            ServiceFailure: The sandbox has ended, or has no room for another process.
-        """
-        if user not in _ONE_USER:
-            raise ServiceFailure(
-                f"a local sandbox has one user and cannot run this as {user!r}: name no user",
-                side="task",
-            )
-        more = {name: self._layout.rewrite(value) for name, value in (env or {}).items()}
-        with ExitStack() as stack:
-            source = stack.enter_context(self._input(stdin))
-            sinks = [stack.enter_context(memory_file()) for _ in ("stdout", "stderr")]
-            message = await self._run(
-                [source, *sinks],
-                timeout_s,
-                command=self._layout.rewrite(command),
-                cwd=self._layout.path(cwd or WORKDIR),
-                env=base_environment(self._layout) | more,
-            )
-            stdout, stderr = map(self._output, sinks, message["cut"])
-        timed_out = message["timed_out"]
-        code = TIMED_OUT if timed_out else message["exit_code"]
-        return ExecResult(code, stdout, stderr, timed_out, any(message["cut"]))
-
-    async def upload(self, source: Path, target: str) -> None:
-        """Copies a host file to the path `target`, or a host folder's content into it.
-
-        Links and special files in `source` are left out. `target` is resolved inside, and what
-        has the same name is replaced, so that a link in the sandbox leads nowhere else.
-
-        Raises:
-            OSError: `source` is missing, or `target` cannot be written.
-            ServiceFailure: The sandbox has ended.
-        """
-        await files.upload(self._runtime.channel, self._layout, source, target)
-
-    async def download(self, source: str, target: Path) -> list[str]:
-        """Copies a file to the host path `target`, or a folder's content into it.
-
-        Links and special files are left out, never followed, and so is what goes beyond
-        `Limits.download_mb` or `Limits.download_files`.
-
-        Returns:
-            The first names, relative to `source`, that were left out.
-
-        Raises:
-            OSError: `source` is missing, or is a link, a special file, or too large.
-            ServiceFailure: The sandbox has ended.
-        """
-        channel = self._runtime.channel
-        return await files.download(channel, self._layout, self._limits, source, target)
 
     async def listen(self, port: int) -> socket.socket:
         """A listening TCP socket that programs in the sandbox reach at `address(port)`.
@@ -216,39 +131,3 @@ class Sandbox:
     def rewrite(self, text: str) -> str:
         """A text with the standard folders' paths put right for programs in this sandbox."""
         return self._layout.rewrite(text)
-
-    async def kill_all(self) -> None:
-        """Ends every process in the sandbox but its supervisor; answers once they are gone.
-
-        Raises:
-            ServiceFailure: The sandbox has ended, or a process cannot be killed.
-        """
-        answer = await self._runtime.channel.call("kill_all")
-        if not answer.message["gone"]:
-            raise ServiceFailure("a process in the sandbox cannot be killed", side="sandbox")
-
-    async def _run(
-        self, fds: Sequence[int], timeout_s: float | None, **request: Any
-    ) -> dict[str, Any]:
-        try:
-            async with asyncio.timeout(None if timeout_s is None else timeout_s + _GRACE_S):
-                answer = await self._runtime.channel.call(
-                    "exec", fds, timeout_s=timeout_s, **request
-                )
-        except TimeoutError:
-            raise ServiceFailure("the sandbox does not answer", side="sandbox") from None
-        except OSError as error:
-            raise ServiceFailure(
-                f"the sandbox cannot start a command: {error.strerror}", side="sandbox"
-            ) from error
-        return answer.message
-
-    def _input(self, stdin: bytes | Path | None) -> AbstractContextManager[int]:
-        if isinstance(stdin, Path):
-            return unnamed_copy(stdin, self._layout.folder)
-        return memory_file(stdin or b"")
-
-    def _output(self, sink: int, cut: bool) -> bytes:
-        most = self._limits.output_bytes
-        kept = os.pread(sink, most, 0)
-        return kept + f"\n[output cut after {most} bytes]\n".encode() if cut else kept
