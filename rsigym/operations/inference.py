@@ -24,8 +24,8 @@ class InferenceChat(ChatRequest, op="inference.chat", paid=True):
             min_length=1,
             max_length=64,
             description=(
-                "chat_template: the model's own. Or one of tinker-cookbook by name, such as qwen3_5 "
-                "or, keeping the thoughts of earlier turns, qwen3_5_preserve_thinking."
+                "chat_template: the model's own. Or one of tinker-cookbook by name: qwen3_5, say, "
+                "or qwen3_5_preserve_thinking, which keeps the thoughts of earlier turns."
             ),
         ),
     ] = "chat_template"

@@ -50,7 +50,7 @@ class _Sampler(Sampler):
             tokens = self._renderer.encode(text)
             if self._script.stops:
                 tokens.append(self._renderer.end_of_turn)
-            likely = [[(token, -0.5), (0, -1.5)] for token in tokens]
+            likely: Any = [[(token, -0.5), (0, -1.5)] for token in tokens]
             sequences.append(
                 SampledSequence(
                     "stop" if self._script.stops else "length",

@@ -23,8 +23,8 @@ from tests.services.scripted import Script, ScriptedClient
 from tests.services.trial_http import served
 from tests.tiny_model import CHAT_TEMPLATE
 
-ASKED: dict[str, Any] = {"role": "user", "content": "What is 7 plus 5?"}
-ADD: dict[str, Any] = {
+ASKED: Any = {"role": "user", "content": "What is 7 plus 5?"}
+ADD: Any = {
     "type": "function",
     "function": {
         "name": "add",
@@ -56,16 +56,12 @@ class Served:
         return openai.OpenAI(base_url=self.url, api_key="none", max_retries=0, timeout=60)
 
     def create(self, **fields: Any) -> ChatCompletion:
-        return self.client().chat.completions.create(
-            **{"model": "tiny", "messages": [ASKED], **fields}
-        )
+        asked: Any = {"model": "tiny", "messages": [ASKED], **fields}
+        return self.client().chat.completions.create(**asked)
 
     def stream(self, **fields: Any) -> list[ChatCompletionChunk]:
-        return [
-            *self.client().chat.completions.create(
-                **{"model": "tiny", "messages": [ASKED], "stream": True, **fields}
-            )
-        ]
+        asked: Any = {"model": "tiny", "messages": [ASKED], "stream": True, **fields}
+        return [*self.client().chat.completions.create(**asked)]
 
 
 @pytest.fixture
@@ -196,7 +192,7 @@ def test_the_sdk_s_own_stream_puts_a_reply_together(api: Served) -> None:
         messages=[ASKED],
         tools=[ADD],
         n=2,
-        logprobs=True,  # pyright: ignore
+        logprobs=True,
         stream_options={"include_usage": True},
     ) as stream:
         final = stream.get_final_completion()
