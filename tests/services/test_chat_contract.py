@@ -350,6 +350,17 @@ def test_the_asynchronous_client_works_too(api: Served) -> None:
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
 
 
+def test_litellm_works_unchanged(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    litellm: Any = pytest.importorskip("litellm")
+    api.script.texts = [CALL]
+    asked = {"model": "openai/tiny", "api_base": api.url, "api_key": "none", "messages": [ASKED]}
+    whole = litellm.completion(**asked, tools=[ADD])
+    assert _calls(whole.choices[0].message) == [("add", ARGUMENTS)]
+    chunks = [*litellm.completion(**asked, tools=[ADD], stream=True)]
+    assert litellm.stream_chunk_builder(chunks).choices[0].finish_reason == "tool_calls"
+
+
 def test_a_stream_that_is_cut_half_way_is_charged_in_full(bench: Bench, api: Served) -> None:
     api.script.texts = ["word " * 200]
     whole: Any = api.create(max_tokens=1000)

@@ -12,7 +12,7 @@ import pytest
 
 from rsigym.operations.inference import InferenceChat
 from rsigym.operations.json_value import Json
-from rsigym.platform.errors import BadCall, BudgetExhausted, ServiceFailure
+from rsigym.platform.errors import BadCall, BudgetExhausted, ServiceFailure, TimedOut
 from rsigym.services.endpoint import Complete
 from rsigym.services.inference import InferenceService
 from rsigym.services.loop import BackgroundLoop
@@ -80,6 +80,7 @@ def test_the_openai_client_works_unchanged(
         (BadCall("no", code="model_not_found"), 404, openai.NotFoundError, "model_not_found"),
         (BudgetExhausted(2, 1), 402, openai.APIStatusError, "budget_exhausted"),
         (ServiceFailure("no", side="provider"), 502, openai.InternalServerError, None),
+        (TimedOut("no", side="provider"), 504, openai.InternalServerError, None),
         (ValueError("secret"), 500, openai.InternalServerError, None),
     ],
 )
@@ -95,6 +96,33 @@ def test_failures_are_openai_s_errors(
     assert caught.value.status_code == status
     assert caught.value.code == code
     assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("failure", "asked"),
+    [
+        (ServiceFailure("no", side="provider"), 3),
+        (ServiceFailure("no", side="model"), 1),
+        (ValueError("a bug"), 1),
+        (BadCall("no"), 1),
+        (BudgetExhausted(2, 1), 1),
+    ],
+)
+def test_clients_repeat_what_may_go_away_and_nothing_else(
+    loop: BackgroundLoop, failure: Exception, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
+    times: list[InferenceChat] = []
+
+    async def complete(request: InferenceChat) -> dict[str, Json]:
+        times.append(request)
+        raise failure
+
+    with served(loop, complete, []) as url, pytest.raises(openai.APIStatusError):
+        _client(url).with_options(max_retries=2).chat.completions.create(
+            model="tiny", messages=HELLO
+        )
+    assert len(times) == asked
 
 
 @pytest.mark.parametrize(
