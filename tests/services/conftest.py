@@ -47,9 +47,9 @@ def tokenizer(tiny_folder: Path) -> "PreTrainedTokenizerBase":
 
 @pytest.fixture(scope="session")
 def renderer(tokenizer: "PreTrainedTokenizerBase") -> "Renderer":
-    from rsigym.services.renderer import Renderer
+    from rsigym.services.template_renderer import TemplateRenderer
 
-    return Renderer(tokenizer)
+    return TemplateRenderer(tokenizer)
 
 
 @pytest.fixture(scope="session")
