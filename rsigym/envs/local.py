@@ -127,7 +127,15 @@ def _open(
         "rollout": RolloutService(experiment.rollout_models, setup.prices.rollout),
         "evaluation": evaluation,
         "run": RunService(
-            scoreboard, evaluation, official, initial, inference, workspace, jobs, deadline
+            scoreboard,
+            evaluation,
+            official,
+            initial,
+            lambda replies: TrialEndpoints(inference, replies),
+            inference,
+            workspace,
+            jobs,
+            deadline,
         ),
     }
     return Episode(
@@ -139,6 +147,7 @@ def _open(
         deadline=deadline,
         welcome=_welcome(experiment, setup, jobs, resumed=folder.resumed),
         isolation=setup.isolation,
+        prices=setup.price_facts,
         warnings=[PROCESS_WARNING] if setup.isolation == "process" else [],
         release=release.pop_all().close,
     )
