@@ -8,7 +8,8 @@ half the time that the submission's own evaluation took (a minute at least): wha
 then is missing from the score.
 
 A score survives its ablation if an ablated score keeps more than half of the gain over the initial
-system. It stands as it is, flagged, for whoever reads it to judge.
+system. It stands as it is, flagged, for whoever reads it to judge; the flag is None where nothing
+tells, because an ablation failed or was stopped.
 """
 
 import random
@@ -57,7 +58,9 @@ def ablate(
         scores[way] = _none(job.error or job.state) if job.state == "failed" else job.score
     ablated = [score_of(each) for each in scores.values() if each["score"] is not None]
     flag = survives(score_of(measured.score), initial, ablated)
-    return {**scores, "survives": flag}
+    stopped = any(job.state != "done" for job in jobs.values())
+    # What was stopped might have scored: a harness may hang where it has no model to hide behind.
+    return {**scores, "survives": None if stopped and not flag else flag}
 
 
 def survives(submitted: float, initial: float, ablated: Sequence[float]) -> bool | None:

@@ -98,14 +98,14 @@ class Official:
         """Start an evaluation on the official account.
 
         Raises:
-            ServiceFailure: Its beginning cannot be noted.
+            ServiceFailure, OSError: Its beginning cannot be noted.
         """
         name = self._unused(name)
-        meter = Meter(self.ledger, self.account, f"{self.account}/{name}", self.journal)
-        meter.begin("evaluation.official", self.trials.sandbox_worst(plan))
         folder = self.records / "official" / name
         folder.mkdir(parents=True)
         write_json(folder / "config.json", self._config(plan))
+        meter = Meter(self.ledger, self.account, f"{self.account}/{name}", self.journal)
+        meter.begin("evaluation.official", self.trials.sandbox_worst(plan))
         trials = replace(self.trials, endpoint=endpoint)
         job = EvaluationJob(f"official {name}", plan, folder, meter, trials, lambda: None)
         job.start()

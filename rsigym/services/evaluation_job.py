@@ -25,6 +25,7 @@ from rsigym.services.trials import Serve, TrialSpec, run_trial
 
 __all__ = [
     "HARNESS",
+    "MAX_TRIES",
     "EvaluationJob",
     "EvaluationPlan",
     "OpenEndpoint",

@@ -1,4 +1,4 @@
-"""Several results together: the published table from its parts, and what does not belong together."""
+"""Several results together: the published table from its parts, and what must not be mixed."""
 
 import json
 from pathlib import Path
