@@ -190,14 +190,28 @@ def test_index_says_which_score_survives_ablation(
     assert "Integers of r survives ablation" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", "\ufeff{}", '{"a": 1}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        "\ufeff{}",
+        '{"a": 1}',
+        '{"rsi_index": 0.5}',
+        '{"rsi_index": 0.5, "benchmarks": {}}',
+        '{"rsi_index": 0.5, "run": "r", "benchmarks": {"A": 1}}',
+        '{"rsi_index": 0.5, "run": "r", "benchmarks": {"A": {"initial": {"score": 2}}}}',
+    ],
+)
 def test_index_refuses_what_is_no_result(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
 ):
     file = tmp_path / "result.json"
     file.write_text(content, encoding="utf-8")
-    assert main(["index", str(file)]) == 2
-    assert "result" in capsys.readouterr().err
+    for results in ([str(file)], [str(file), str(file)]):
+        assert main(["index", *results]) == 2
+        assert "result" in capsys.readouterr().err
 
 
 def test_report_prints_where_the_page_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -19,7 +19,7 @@ from rsigym.report import write_report
 from rsigym.report.charts import Point, Series, line_chart
 from rsigym.report.markup import element
 from rsigym.report.wording import dollars, duration, score_with_interval, short_model
-from rsigym.services.trial_records import TrialError
+from rsigym.services.trial_errors import TrialError
 from tests.commands.made_run import make_run
 from tests.commands.tiny_env import trial
 

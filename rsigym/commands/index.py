@@ -40,11 +40,11 @@ def _work(arguments: argparse.Namespace) -> int:
     from rsigym.benchmarks.combined import combine
 
     results = [_read(path) for path in arguments.results]
-    _require_alike(results, arguments.results)
     try:
+        _require_alike(results, arguments.results)
         combined = combine(results)
-    except (KeyError, TypeError, ValueError) as error:
-        raise OperatorError(f"the results have no index together: {error}") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise OperatorError(f"the results are not rsigym's, or damaged: {error!r}") from None
     if arguments.json:
         print(json.dumps(asdict(combined), indent=2))
     else:
@@ -66,6 +66,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise OperatorError(f"{file} is not a result of rsigym: it has no rsi_index")
     if result["rsi_index"] is None:
         raise OperatorError(f"{file} is not complete: {result.get('reason')}")
+    if not isinstance(result.get("benchmarks"), dict) or not result["benchmarks"]:
+        raise OperatorError(f"{file} is not a result of rsigym: it has no benchmarks")
     return result
 
 

@@ -18,36 +18,15 @@ from pydantic import TypeAdapter
 from rsigym.platform.errors import Failure, Side
 from rsigym.services.rewards import UnreadableReward, read_reward
 from rsigym.services.tampering import load_tampering
+from rsigym.services.trial_errors import TrialError, error_in
 
 if TYPE_CHECKING:
-    from harbor.models.trial.result import ExceptionInfo, TimingInfo, TrialResult
+    from harbor.models.trial.result import TimingInfo, TrialResult
 
-__all__ = ["RECORD", "TrialError", "TrialRecord", "load_record", "store_record"]
+__all__ = ["RECORD", "TrialRecord", "load_record", "store_record"]
 
 RECORD = "record.json"
 """The file in the folder of a trial that finished."""
-
-_MAX_MESSAGE = 2000
-
-
-@dataclass(frozen=True)
-class TrialError:
-    """Why a trial did not run to its end.
-
-    Attributes:
-        side: Who has to do something about it.
-        type: The name of the exception.
-        message: What it said.
-    """
-
-    side: Side
-    type: str
-    message: str
-
-    @classmethod
-    def of(cls, error: Exception, side: Side) -> Self:
-        """What is kept of an exception."""
-        return cls(side, type(error).__name__, str(error)[:_MAX_MESSAGE])
 
 
 @dataclass(frozen=True)
@@ -116,7 +95,7 @@ class TrialRecord:
 
     def with_result(self, result: "TrialResult") -> Self:
         """The trial ended as Harbor says."""
-        error, reward = _error(result), None
+        error, reward = error_in(result), None
         verified = result.verifier_result and result.verifier_result.rewards
         if verified is not None:
             try:
@@ -159,32 +138,6 @@ class TrialRecord:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "TrialRecord":
         return TypeAdapter(TrialRecord).validate_python(data)
-
-
-_SIDES: dict[str, Side] = {
-    "AgentSetupTimeoutError": "harness",
-    "AgentTimeoutError": "harness",
-    "NonZeroAgentExitCodeError": "harness",
-    "EnvironmentStartTimeoutError": "sandbox",
-    "HealthcheckError": "sandbox",
-}
-
-
-def _error(result: "TrialResult") -> TrialError | None:
-    raised = next(iter(result.recorded_exceptions()), None)
-    if raised is None:
-        return None
-    side = _SIDES.get(raised.exception_type) or _side_by_phase(result, raised)
-    return TrialError(side, raised.exception_type, raised.exception_message[:_MAX_MESSAGE])
-
-
-def _side_by_phase(result: "TrialResult", raised: "ExceptionInfo") -> Side:
-    verifier = result.verifier and result.verifier.started_at
-    if verifier and raised.occurred_at >= verifier:
-        return "verifier"
-    # Of what a harness runs through, only the sandbox raises these.
-    died = raised.exception_type == "ServiceFailure"
-    return "sandbox" if result.agent_setup is None or died else "platform"
 
 
 def _as_floats(rewards: Mapping[str, float]) -> dict[str, float]:

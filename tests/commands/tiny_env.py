@@ -160,8 +160,12 @@ class _RunService:
             "shuffled": {"score": None, "reason": "there is no other task"},
             "survives": False,
         }
-        system: dict[str, Json] = {"model": call.model, "harness": "0" * 64}
-        outcome = {**system, **scores, "ablated": ablated}
+        outcome: dict[str, Json] = {
+            "model": call.model,
+            "harness": "0" * 64,
+            "ablated": ablated,
+            **scores,
+        }
         self._scoreboard.submit("Integers", outcome)
         return outcome
 

@@ -15,13 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rsigym.platform.errors import ServiceFailure, Side
-from rsigym.services.trial_records import (
-    RECORD,
-    TrialError,
-    TrialRecord,
-    load_record,
-    store_record,
-)
+from rsigym.services.trial_errors import TrialError
+from rsigym.services.trial_records import RECORD, TrialRecord, load_record, store_record
 
 BEGUN = TrialRecord.begun("task-1", "task", 0, Path("trial"))
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
