@@ -150,7 +150,13 @@ def run_full_of(text: str) -> Iterator[Path]:
             "backend": text,
             "ending": text,
             "rsi_index": 0.5,
-            "benchmarks": {text: {"initial": measured, "submitted": measured}},
+            "benchmarks": {
+                text: {
+                    "initial": measured,
+                    "submitted": measured,
+                    "ablated": {"empty": measured, "shuffled": {"score": None}, "survives": True},
+                }
+            },
             "development": [{**summary, "harness": text, "score": 0.5, "error": text}],
             "budget_usd": 5.0,
             "spent_usd": 1.0,

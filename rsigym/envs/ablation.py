@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rsigym.envs.endpoints import CannedEndpoints, Replies
-from rsigym.envs.official import Official, Outcome
+from rsigym.envs.official import Measurement, Official
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import Failure
 from rsigym.services.evaluation_job import EvaluationJob, OpenEndpoint, score_of
@@ -29,7 +29,7 @@ _LEAST_S = 60.0
 
 
 def ablate(
-    official: Official, measured: Outcome, replies: Replies, initial: float
+    official: Official, measured: Measurement, replies: Replies, initial: float
 ) -> dict[str, Json]:
     """The ablated scores of a system that was measured: `empty`, `shuffled` and `survives`.
 

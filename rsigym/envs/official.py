@@ -22,11 +22,11 @@ from rsigym.platform.records import write_json
 from rsigym.services.evaluation_job import EvaluationJob, EvaluationPlan, OpenEndpoint, Trials
 from rsigym.services.harness import Harness
 
-__all__ = ["Official", "Outcome"]
+__all__ = ["Measurement", "Official"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Measurement:
     """What an official evaluation came to: its score, and how long it took in seconds."""
 
     plan: EvaluationPlan
@@ -66,7 +66,7 @@ class Official:
         model: str,
         harness: Harness,
         endpoint: OpenEndpoint | None = None,
-    ) -> Outcome:
+    ) -> Measurement:
         """Measure a system; its trials are kept under `records/official/`.
 
         Args:
@@ -92,7 +92,7 @@ class Official:
                 f"{job.error or 'it was stopped'}; submit again"
             )
         _require_whole(name, job)
-        return Outcome(plan, job.score, time.monotonic() - started)
+        return Measurement(plan, job.score, time.monotonic() - started)
 
     def begin(self, name: str, plan: EvaluationPlan, endpoint: OpenEndpoint) -> EvaluationJob:
         """Start an evaluation on the official account.

@@ -3,7 +3,7 @@
 import itertools
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
@@ -61,6 +61,31 @@ def test_the_order_of_trials_does_not_matter(
     trials, n_tasks, n_attempts = evaluation
     shuffled = random.sample(trials, len(trials))
     assert score(shuffled, n_tasks, n_attempts) == score(trials, n_tasks, n_attempts)
+
+
+@given(evaluations(), st.randoms())
+def test_which_attempt_came_first_does_not_matter(
+    evaluation: tuple[list[Trial], int, int], random: Random
+):
+    trials, n_tasks, n_attempts = evaluation
+    numbers = {trial.task: random.sample(range(n_attempts), n_attempts) for trial in trials}
+    renumbered = [replace(trial, attempt=numbers[trial.task][trial.attempt]) for trial in trials]
+    one, other = (score(each, n_tasks, n_attempts) for each in (trials, renumbered))
+    assert one.score == pytest.approx(other.score)
+    assert one.pass_at == other.pass_at
+
+
+@given(evaluations(), st.data())
+def test_a_better_reward_never_lowers_a_score(
+    evaluation: tuple[list[Trial], int, int], data: st.DataObject
+):
+    trials, n_tasks, n_attempts = evaluation
+    better = [
+        replace(trial, reward=data.draw(st.floats(trial.reward or 0.0, 1))) for trial in trials
+    ]
+    before, after = (score(each, n_tasks, n_attempts) for each in (trials, better))
+    assert after.score >= before.score - 1e-12
+    assert all(after.pass_at[k] >= rate for k, rate in before.pass_at.items())
 
 
 @given(evaluations())

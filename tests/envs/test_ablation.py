@@ -13,7 +13,7 @@ from rsigym import benchmarks
 from rsigym.envs import ablation
 from rsigym.envs.ablation import ablate, shuffled, survives
 from rsigym.envs.endpoints import CannedEndpoints, Replies
-from rsigym.envs.official import Official, Outcome
+from rsigym.envs.official import Measurement, Official
 from rsigym.operations.json_value import Json
 from rsigym.platform.journal import JOURNAL, Journal
 from rsigym.platform.sql_ledger import SQLLedger
@@ -144,7 +144,7 @@ def test_an_ablation_that_cannot_begin_blocks_nothing(lab: Lab) -> None:
 def test_one_task_cannot_be_shuffled(lab: Lab) -> None:
     [task, *_] = lab.official.tasks["B"]
     plan = EvaluationPlan("B", (task,), 1, "model", pack(lab.bench.harness(READS)))
-    ablated = ablate(lab.official, Outcome(plan, {"score": 1.0}, 1.0), Replies(), 0.0)
+    ablated = ablate(lab.official, Measurement(plan, {"score": 1.0}, 1.0), Replies(), 0.0)
     match ablated:
         case {"empty": {"score": 1.0}, "shuffled": {"score": None}, "survives": True}:
             pass
