@@ -36,6 +36,9 @@ def program(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[st
     )
 
 
+LARGER = {"initial": {"score": 0.2, "expected": 120}, "submitted": {"score": 0.6}}
+
+
 def result(**changes: Any) -> dict[str, Any]:
     scores = {"initial": {"score": 0.2}, "submitted": {"score": 0.6}}
     return {
@@ -45,6 +48,12 @@ def result(**changes: Any) -> dict[str, Any]:
         "offline": False,
         "protocol": "heldout",
         "backend": "local",
+        "isolation": "bubblewrap",
+        "budget_usd": 5.0,
+        "n_attempts": 3,
+        "initial_system": {"model": "tiny"},
+        "prices": {"version": "1", "sha256": "a"},
+        "versions": {"rsigym": "1", "torch": "2.9"},
         "ending": "submitted",
         "rsi_index": 0.5,
         "benchmarks": {"Integers": scores},
@@ -140,8 +149,14 @@ def test_together_every_benchmark_weighs_the_same(
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"rsi_index": None, "ending": "closed"}, "is not complete: the run ended as closed"),
-        ({"rsi_index": None}, "is perfect already"),
+        ({"rsi_index": None, "reason": "the run ended as closed"}, "not complete: the run ended"),
+        ({"budget_usd": 500.0}, r"budget_usd is 5.0 in .* and 500.0 in"),
+        ({"isolation": "process"}, "isolation is 'bubblewrap'"),
+        ({"n_attempts": 1}, "n_attempts is 3"),
+        ({"prices": {"version": "2", "sha256": "a"}}, "prices.version is '1' in .* and '2' in"),
+        ({"versions": {"rsigym": "1", "torch": None}}, r"versions.torch is '2.9' in .* and None"),
+        ({"initial_system": {"model": "other"}}, "initial_system.model is"),
+        ({"benchmarks": {"Integers": LARGER}}, "official trials of Integers is None .* and 120"),
         ({"track": "Data"}, "track is 'Joint' in .* and 'Data' in"),
         ({"offline": True}, "offline is"),
         ({"protocol": "paper"}, "protocol is"),
@@ -158,14 +173,45 @@ def test_index_refuses_what_means_nothing_together(
     assert re.search(reason, shown.err)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", "\ufeff{}", '{"a": 1}'])
+def test_index_prints_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["index", "--markdown", *written(tmp_path, result(run="a|b"))]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "| run | benchmark | initial | submitted | RSI-Index |",
+        "| --- | --- | --- | --- | --- |",
+        r"| a\|b | Integers | 0.2000 | 0.6000 | 0.5000 |",
+    ]
+
+
+def test_index_says_which_score_survives_ablation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    flagged = {"Integers": {**LARGER, "ablated": {"survives": True}}}
+    assert main(["index", *written(tmp_path, result(benchmarks=flagged))]) == 0
+    assert "Integers of r survives ablation" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        "\ufeff{}",
+        '{"a": 1}',
+        '{"rsi_index": 0.5}',
+        '{"rsi_index": 0.5, "benchmarks": {}}',
+        '{"rsi_index": 0.5, "run": "r", "benchmarks": {"A": 1}}',
+        '{"rsi_index": 0.5, "run": "r", "benchmarks": {"A": {"initial": {"score": 2}}}}',
+    ],
+)
 def test_index_refuses_what_is_no_result(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
 ):
     file = tmp_path / "result.json"
     file.write_text(content, encoding="utf-8")
-    assert main(["index", str(file)]) == 2
-    assert "result" in capsys.readouterr().err
+    for results in ([str(file)], [str(file), str(file)]):
+        assert main(["index", *results]) == 2
+        assert "result" in capsys.readouterr().err
 
 
 def test_report_prints_where_the_page_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -19,7 +19,7 @@ from rsigym.report import write_report
 from rsigym.report.charts import Point, Series, line_chart
 from rsigym.report.markup import element
 from rsigym.report.wording import dollars, duration, score_with_interval, short_model
-from rsigym.services.trial_records import TrialError
+from rsigym.services.trial_errors import TrialError
 from tests.commands.made_run import make_run
 from tests.commands.tiny_env import trial
 
@@ -150,7 +150,13 @@ def run_full_of(text: str) -> Iterator[Path]:
             "backend": text,
             "ending": text,
             "rsi_index": 0.5,
-            "benchmarks": {text: {"initial": measured, "submitted": measured}},
+            "benchmarks": {
+                text: {
+                    "initial": measured,
+                    "submitted": measured,
+                    "ablated": {"empty": measured, "shuffled": {"score": None}, "survives": True},
+                }
+            },
             "development": [{**summary, "harness": text, "score": 0.5, "error": text}],
             "budget_usd": 5.0,
             "spent_usd": 1.0,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-__all__ = ["rsi_index"]
+__all__ = ["rsi_index", "why_undefined"]
 
 
 def rsi_index(scores: Mapping[str, float], initial: Mapping[str, float]) -> float | None:
@@ -19,19 +19,41 @@ def rsi_index(scores: Mapping[str, float], initial: Mapping[str, float]) -> floa
         initial: The same for the initial system.
 
     Returns:
-        The index, or None where it is undefined: no benchmark, a benchmark that only one of the
-        mappings has, or an initial score of 1, which leaves no gap.
+        The index, or None where it is undefined, as `why_undefined` says.
 
     Raises:
         TypeError: A score is not a number.
         ValueError: A score is not in [0, 1].
     """
-    for name, score in (*scores.items(), *initial.items()):
-        _check(name, score)
-    if not scores or scores.keys() != initial.keys() or 1 in initial.values():
+    if why_undefined(scores, initial) is not None:
         return None
     gains = [(scores[name] - start) / (1 - start) for name, start in initial.items()]
     return math.fsum(gains) / len(gains)
+
+
+def why_undefined(scores: Mapping[str, float], initial: Mapping[str, float]) -> str | None:
+    """Why there is no index: no benchmark, a score that is missing, an initial score of 1.
+
+    >>> why_undefined({"AIME": 1.0}, {"AIME": 1.0})
+    'the initial score of AIME is 1, which leaves no gap to close'
+
+    Returns:
+        A clause to follow "there is no index: "; None where the index is defined.
+
+    Raises:
+        TypeError, ValueError: As `rsi_index`.
+    """
+    for name, score in (*scores.items(), *initial.items()):
+        _check(name, score)
+    if not scores and not initial:
+        return "there is no benchmark"
+    for which, has, other in (("submitted", scores, initial), ("initial", initial, scores)):
+        if missing := other.keys() - has.keys():
+            return f"there is no {which} score of {', '.join(sorted(missing))}"
+    perfect = [name for name, start in initial.items() if start == 1]
+    if perfect:
+        return f"the initial score of {', '.join(perfect)} is 1, which leaves no gap to close"
+    return None
 
 
 def _check(benchmark: str, score: object) -> None:

@@ -1,11 +1,11 @@
 """Scores from trials: avg@k, pass@k, and how sure one can be of them.
 
-What a verifier wrote counts, also when the harness failed; what it did not write counts 0. A score
-therefore never depends on which trials were lost, and says how many were.
+What a verifier wrote counts, also when the harness failed; what it did not write counts 0 and as
+missing. A score therefore says how much of it was measured, and on whose side the rest went wrong.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Protocol
@@ -21,6 +21,13 @@ CONFIDENCE: Final = 0.95
 RESAMPLES: Final = 2000
 
 
+class TrialError(Protocol):
+    """What scoring reads of what went wrong."""
+
+    @property
+    def side(self) -> str: ...
+
+
 class Trial(Protocol):
     """What scoring reads of a trial."""
 
@@ -34,7 +41,10 @@ class Trial(Protocol):
     def reward(self) -> float | None: ...
 
     @property
-    def error(self) -> object | None: ...
+    def error(self) -> TrialError | None: ...
+
+    @property
+    def lost(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,10 @@ class Score:
         expected: How many trials there should be.
         valid: How many have a reward.
         errored: How many ended with an error, with or without a reward.
+        errored_by_side: The same by the side that failed, such as "harness" or "verifier".
         missing: How many have no reward, those that never ran included.
+        lost: How many of these the platform lost, each after as many tries as a trial has. As long
+            as there are any, the score is not the system's alone.
     """
 
     score: float
@@ -57,7 +70,9 @@ class Score:
     expected: int
     valid: int
     errored: int
+    errored_by_side: Mapping[str, int]
     missing: int
+    lost: int
 
     @property
     def complete(self) -> bool:
@@ -70,6 +85,7 @@ class Score:
         return {
             **fields,
             "interval": [low, high],
+            "errored_by_side": {**self.errored_by_side},
             "pass_at": {str(k): rate for k, rate in self.pass_at.items()},
             "complete": self.complete,
         }
@@ -79,13 +95,15 @@ def score(trials: Iterable[Trial], n_tasks: int, n_attempts: int, *, seed: int =
     """Score the trials of `n_tasks` tasks, `n_attempts` each.
 
     Args:
-        trials: In any order; a reward is a finite number, anything else counts as none.
+        trials: In any order; a reward is in [0, 1], or None.
         seed: Of the bootstrap.
 
     Raises:
-        ValueError: There are more trials, tasks or attempts than that, or one of them twice.
+        ValueError: There are more trials, tasks or attempts than that, or one of them twice, or
+            a reward is none.
     """
     trials = list(trials)
+    errors = Counter(trial.error.side for trial in trials if trial.error is not None)
     rewards = _table(trials, n_tasks, n_attempts)
     valid = int(np.isfinite(rewards).sum())
     counted = np.nan_to_num(rewards, nan=0.0)
@@ -99,8 +117,10 @@ def score(trials: Iterable[Trial], n_tasks: int, n_attempts: int, *, seed: int =
         },
         expected=rewards.size,
         valid=valid,
-        errored=sum(trial.error is not None for trial in trials),
+        errored=errors.total(),
+        errored_by_side=dict(sorted(errors.items())),
         missing=rewards.size - valid,
+        lost=sum(trial.lost for trial in trials),
     )
 
 
@@ -122,7 +142,7 @@ def _table(trials: list[Trial], n_tasks: int, n_attempts: int) -> npt.NDArray[np
     for trial in trials:
         if not 0 <= trial.attempt < n_attempts or trial.attempt in tasks[trial.task]:
             raise ValueError(f"attempt {trial.attempt} of {trial.task} is one too many")
-        tasks[trial.task][trial.attempt] = _reward(trial.reward)
+        tasks[trial.task][trial.attempt] = _checked(trial)
     if len(tasks) > n_tasks:
         raise ValueError(f"trials of {len(tasks)} tasks where {n_tasks} were expected")
     table = np.full((n_tasks, n_attempts), np.nan)
@@ -132,10 +152,12 @@ def _table(trials: list[Trial], n_tasks: int, n_attempts: int) -> npt.NDArray[np
     return table
 
 
-def _reward(reward: object) -> float:
-    if isinstance(reward, bool) or not isinstance(reward, int | float):
+def _checked(trial: Trial) -> float:
+    if trial.reward is None:
         return math.nan
-    return float(reward) if math.isfinite(reward) else math.nan
+    if not 0 <= trial.reward <= 1:
+        raise ValueError(f"the reward of {trial.task} must be in [0, 1], not {trial.reward!r}")
+    return trial.reward
 
 
 def _interval(means: npt.NDArray[np.float64], seed: int) -> tuple[float, float]:

@@ -2,23 +2,27 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rsigym.commands.declare import Subparsers, declare
-from rsigym.commands.tables import table
+from rsigym.commands.tables import markdown_table, table
 from rsigym.platform.errors import OperatorError
+
+if TYPE_CHECKING:
+    from rsigym.benchmarks.combined import Combined
 
 __all__ = ["add_to"]
 
 _EXAMPLES = """\
   rsigym index result.json
   rsigym index runs/*/result.json --json
-"""
+  rsigym index runs/joint-* --markdown >> results.md
 
-_ALIKE = ("track", "offline", "protocol", "backend")
-"""What results must share for their combination to mean something."""
+Results count together if they are of one kind: the same track, budget, protocol, initial system,
+prices, versions, … A benchmark that was run several times counts once, by its mean.
+"""
 
 
 def add_to(commands: Subparsers) -> None:
@@ -27,19 +31,24 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument(
         "results", metavar="RESULT.json", type=Path, nargs="+", help="a result, or its run folder"
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print a JSON object")
+    form.add_argument("--markdown", action="store_true", help="print a table in Markdown")
 
 
 def _work(arguments: argparse.Namespace) -> int:
+    from rsigym.benchmarks.combined import combine
+
     results = [_read(path) for path in arguments.results]
-    _require_alike(results, arguments.results)
-    combined = _combined(results)
+    try:
+        _require_alike(results, arguments.results)
+        combined = combine(results)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise OperatorError(f"the results are not rsigym's, or damaged: {error!r}") from None
     if arguments.json:
-        print(json.dumps({"results": [_row(each) for each in results], **combined}, indent=2))
-        return 0
-    print(table([("run", "benchmark", "initial", "submitted", "RSI-Index"), *_lines(results)]))
-    if len(results) > 1:
-        print(f"\nRSI-Index of {len(results)} results: {combined['rsi_index']:.4f}")
+        print(json.dumps(asdict(combined), indent=2))
+    else:
+        print(_shown(combined, markdown=arguments.markdown))
     return 0
 
 
@@ -56,66 +65,45 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(result, dict) or "rsi_index" not in result:
         raise OperatorError(f"{file} is not a result of rsigym: it has no rsi_index")
     if result["rsi_index"] is None:
-        raise OperatorError(f"{file} is not complete: {_why(result)}")
+        raise OperatorError(f"{file} is not complete: {result.get('reason')}")
+    if not isinstance(result.get("benchmarks"), dict) or not result["benchmarks"]:
+        raise OperatorError(f"{file} is not a result of rsigym: it has no benchmarks")
     return result
 
 
-def _why(result: dict[str, Any]) -> str:
-    if result["ending"] != "submitted":
-        return f"the run ended as {result['ending']}, without a submission for every benchmark"
-    return "the initial score of a benchmark is perfect already, so that no index is defined"
-
-
 def _require_alike(results: list[dict[str, Any]], paths: list[Path]) -> None:
-    first = results[0]
-    for result, path in zip(results, paths, strict=True):
-        for name in _ALIKE:
-            if result[name] != first[name]:
-                raise OperatorError(
-                    f"results of different kinds have no index together: {name} is "
-                    f"{first[name]!r} in {paths[0]} and {result[name]!r} in {path}"
-                )
+    from rsigym.benchmarks.combined import difference
+
+    for result, path in zip(results[1:], paths[1:], strict=True):
+        if found := difference(results[0], result):
+            name, first, other = found
+            raise OperatorError(
+                "results of different kinds have no index together: "
+                f"{name} is {first!r} in {paths[0]} and {other!r} in {path}"
+            )
 
 
-def _combined(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The mean over benchmarks; a benchmark that was run several times counts once, by its mean."""
-    gains: dict[str, list[float]] = {}
-    for result in results:
-        for name, gain in _gains(result).items():
-            gains.setdefault(name, []).append(gain)
-    by_benchmark = {name: fmean(each) for name, each in gains.items()}
-    return {"rsi_index": fmean(by_benchmark.values()), "by_benchmark": by_benchmark}
-
-
-def _gains(result: dict[str, Any]) -> dict[str, float]:
-    """The index of each benchmark by itself."""
-    from rsigym import rsi_index
-
-    gains: dict[str, float] = {}
-    for name, outcome in result["benchmarks"].items():
-        submitted, initial = (outcome[each]["score"] for each in ("submitted", "initial"))
-        gain = rsi_index({name: submitted}, {name: initial})
-        if gain is not None:
-            gains[name] = gain
-    return gains
-
-
-def _row(result: dict[str, Any]) -> dict[str, Any]:
-    shared = {name: result[name] for name in ("run", "experiment", *_ALIKE, "rsi_index")}
-    scores = {
-        name: {each: outcome[each]["score"] for each in ("initial", "submitted")}
-        for name, outcome in result["benchmarks"].items()
-    }
-    return {**shared, "benchmarks": scores}
-
-
-def _lines(results: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """A line for each benchmark of each result; the run and its index stand on the first."""
-    lines: list[tuple[str, ...]] = []
-    for result in results:
-        run, index = result["run"], f"{result['rsi_index']:.4f}"
-        for name, outcome in result["benchmarks"].items():
-            scores = (f"{outcome[each]['score']:.4f}" for each in ("initial", "submitted"))
-            lines.append((run, name, *scores, index))
-            run, index = "", ""
-    return lines
+def _shown(combined: "Combined", *, markdown: bool) -> str:
+    rows = [("run", "benchmark", "initial", "submitted", "RSI-Index")]
+    rows += [
+        (
+            row.run,
+            row.benchmark,
+            *(f"{each:.4f}" for each in (row.initial, row.submitted, row.gain)),
+        )
+        for row in combined.rows
+    ]
+    text = markdown_table(rows) if markdown else table(rows)
+    notes = [
+        f"{row.benchmark} of {row.run} survives ablation: more than half of its gain is there "
+        "without the model"
+        for row in combined.rows
+        if row.survives
+    ]
+    if len(combined.rows) > 1:
+        n = len(combined.by_benchmark)
+        notes.append(
+            f"RSI-Index over {n} {'benchmark' if n == 1 else 'benchmarks'}: "
+            f"{combined.rsi_index:.4f} ({combined.improved} above the initial system)"
+        )
+    return "\n\n".join([text, *notes])

@@ -34,13 +34,9 @@ def summary(result: Mapping[str, Any], folder: Path) -> str:
 
 def why_no_index(result: Mapping[str, Any]) -> str:
     """One sentence on a result without an index."""
-    match result["ending"]:
-        case "submitted":
-            return "there is no index: the initial system solves everything already"
-        case "truncated":
-            return "there is no index: the run met its step or time limit before a submission"
-        case _:
-            return "there is no index: the agent returned without a submission by run.submit"
+    if result["ending"] == "closed":
+        return "there is no index: the agent returned without a submission by run.submit"
+    return f"there is no index: {result['reason']}"
 
 
 def _scores(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -59,6 +55,16 @@ def _scores(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
         initial, submitted = (score_with_interval(outcome[it]) for it in ("initial", "submitted"))
         rows.append((f"{name} official, initial", initial, "", "", ""))
         rows.append((f"{name} official, submitted", submitted, *system, ""))
+        rows += [
+            (
+                f"{name} without the model, {way}",
+                score(outcome["ablated"][way]["score"]),
+                "",
+                "",
+                "",
+            )
+            for way in ("empty", "shuffled")
+        ]
     return rows
 
 

@@ -1,8 +1,8 @@
-"""Tables of plain text."""
+"""Tables of plain text, and of Markdown."""
 
 from collections.abc import Sequence
 
-__all__ = ["printable", "table"]
+__all__ = ["markdown_table", "printable", "table"]
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -13,6 +13,13 @@ def table(rows: Sequence[Sequence[str]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in shown
     )
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """The same in Markdown: the first row is the head, and nothing in a cell ends it."""
+    head, *body = [[printable(cell).replace("|", "\\|") for cell in row] for row in rows]
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def printable(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from rsigym.benchmarks import rsi_index
+from rsigym.benchmarks import rsi_index, why_undefined
 from rsigym.envs.experiment import Experiment, versions
 from rsigym.envs.official import Official
 from rsigym.envs.run_folder import RESULT
@@ -38,6 +38,7 @@ class Episode:
         deadline: When its time is up, on the monotonic clock.
         welcome: What the agent sees first.
         isolation: How trials are isolated.
+        prices: The version and the hash of the price book.
         warnings: What a reader of the result has to know.
         release: Lets go of what the services share, once they have stopped.
         result: What `result.json` holds, once the episode has ended.
@@ -51,6 +52,7 @@ class Episode:
     deadline: float
     welcome: Evidence
     isolation: str
+    prices: dict[str, Json]
     warnings: list[str]
     release: Callable[[], None]
     started: float = field(default_factory=time.monotonic)
@@ -103,14 +105,14 @@ class Episode:
 
     def _result(self, ending: Ending) -> dict[str, Json]:
         submissions = self.scoreboard.submissions
-        index = None
-        if self.scoreboard.complete:
-            index = rsi_index(
-                {name: official_score(each, "submitted") for name, each in submissions.items()},
-                {name: official_score(each, "initial") for name, each in submissions.items()},
-            )
+        scores, initial = (
+            {name: official_score(each, which) for name, each in submissions.items()}
+            for which in ("submitted", "initial")
+        )
+        reason = self._why_no_index(ending) or why_undefined(scores, initial)
+        index = rsi_index(scores, initial) if reason is None else None
         balance = self.run.ledger.balance(self.run.id)
-        warnings: list[Json] = [*self.warnings]
+        warnings: list[Json] = [*self.warnings, *self.scoreboard.warnings()]
         return {
             "run": self.run.id,
             "experiment": self.experiment.name,
@@ -118,13 +120,17 @@ class Episode:
             "offline": OFFLINE.source in self.run.permissions.sources,
             "protocol": self.experiment.protocol,
             "backend": self.experiment.backend,
+            "initial_system": self.experiment.initial_system.model_dump(),
+            "n_attempts": self.experiment.n_attempts,
             "ending": ending,
             "rsi_index": index,
             "complete": index is not None,
+            "reason": reason,
             "benchmarks": {**submissions},
             "development": [job.summary() for job in self.jobs.of(EvaluationJob)],
             "official_tasks_in_development": self._official_use(),
             "budget_usd": to_usd(balance.total or 0),
+            "prices": self.prices,
             "spent_usd": to_usd(balance.spent),
             "spent_by_service_usd": spending(self.run.ledger, self.run.id),
             "overdraft_usd": to_usd(self.run.ledger.overdraft(self.run.id)),
@@ -135,7 +141,16 @@ class Episode:
             "versions": versions(),
         }
 
+    def _why_no_index(self, ending: Ending) -> str | None:
+        missing = [
+            name for name in self.scoreboard.benchmarks if name not in self.scoreboard.submissions
+        ]
+        if missing:
+            return f"the run ended as {ending}, without a submission for {', '.join(missing)}"
+        return None
+
     def _official_use(self) -> int:
-        """How many development evaluations ran on the official tasks."""
-        shared = self.experiment.protocol == "paper"
-        return len(self.jobs.of(EvaluationJob)) if shared else 0
+        """How many development evaluations ran on official tasks, all or some of them."""
+        official = {task for tasks in self.official.tasks.values() for task in tasks}
+        development = self.jobs.of(EvaluationJob)
+        return sum(not official.isdisjoint(job.plan.tasks) for job in development)

@@ -144,7 +144,15 @@ def _open(
         "evaluation": evaluation,
         "sandbox": sandboxes,
         "run": RunService(
-            scoreboard, evaluation, official, initial, inference, workspace, jobs, deadline
+            scoreboard,
+            evaluation,
+            official,
+            initial,
+            lambda replies: TrialEndpoints(inference, replies),
+            inference,
+            workspace,
+            jobs,
+            deadline,
         ),
     }
     run = Run(run_id, path, permissions, ledger, services, setup.harness.id)
@@ -157,6 +165,7 @@ def _open(
         deadline=deadline,
         welcome=_welcome(experiment, setup, jobs, resumed=folder.resumed),
         isolation=setup.isolation,
+        prices=setup.price_facts,
         warnings=[PROCESS_WARNING] if setup.isolation == "process" else [],
         release=release.pop_all().close,
     )

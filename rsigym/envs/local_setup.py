@@ -73,13 +73,18 @@ class LocalSetup:
                 digest.update(hashlib.file_digest(opened, "sha256").digest())
         return digest.hexdigest()
 
+    @property
+    def price_facts(self) -> dict[str, Json]:
+        """What identifies the price book."""
+        return {"version": self.prices.version, "sha256": self.prices.digest()}
+
     def facts(self, experiment: Experiment, permissions: Permissions, run: str) -> dict[str, Json]:
         """All that fixes a run, for `experiment.json`."""
         return {
             **describe(experiment),
             "run": run,
             "permissions": permissions.model_dump(mode="json"),
-            "prices": {"version": self.prices.version, "sha256": self.prices.digest()},
+            "prices": self.price_facts,
             "isolation": self.isolation,
             "initial_harness": self.harness.id,
             "development_tasks": _names(self.development),

@@ -58,6 +58,15 @@ class Scoreboard:
             self.submissions[benchmark] = outcome
             write_json(self._kept, {**self.submissions})
 
+    def warnings(self) -> list[str]:
+        """What has to be known about the submissions' scores."""
+        return [
+            f"{name}: more than half of the gain is there without the model (`ablated`), so the "
+            "score survives its ablation and may be the harness's code alone"
+            for name, outcome in self.submissions.items()
+            if _survives(outcome)
+        ]
+
     @property
     def complete(self) -> bool:
         """Whether every benchmark has its submission."""
@@ -69,6 +78,12 @@ class Scoreboard:
         return np.array(
             [[-1.0 if score is None else score for score in row] for row in rows], np.float64
         )
+
+
+def _survives(outcome: dict[str, Json]) -> bool:
+    ablated = outcome["ablated"]
+    assert isinstance(ablated, dict)
+    return ablated["survives"] is True
 
 
 def official_score(outcome: dict[str, Json], which: Literal["initial", "submitted"]) -> float:

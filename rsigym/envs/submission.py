@@ -2,7 +2,10 @@
 
 import threading
 import time
+from collections.abc import Callable
 
+from rsigym.envs.ablation import ablate
+from rsigym.envs.endpoints import Replies
 from rsigym.envs.official import Official
 from rsigym.envs.scoreboard import Scoreboard
 from rsigym.operations import Operation
@@ -12,7 +15,7 @@ from rsigym.platform.decision import Found
 from rsigym.platform.errors import BadCall
 from rsigym.platform.service import Evidence, Prepared
 from rsigym.services.evaluation import EvaluationService, Models
-from rsigym.services.evaluation_job import score_of
+from rsigym.services.evaluation_job import OpenEndpoint, score_of
 from rsigym.services.harness import Harness, pack
 from rsigym.services.jobs import ENDED, Jobs
 from rsigym.services.workspace_files import Workspace
@@ -25,6 +28,7 @@ class RunService:
 
     Args:
         initial: The initial system, measured beside the first submission of each benchmark.
+        listen: Makes endpoints that keep what the model says.
         deadline: When the episode's time is up, on the monotonic clock; nothing waits longer.
     """
 
@@ -34,6 +38,7 @@ class RunService:
         evaluation: EvaluationService,
         official: Official,
         initial: tuple[str, Harness],
+        listen: Callable[[Replies], OpenEndpoint],
         models: Models,
         workspace: Workspace,
         jobs: Jobs,
@@ -43,6 +48,7 @@ class RunService:
         self._evaluation = evaluation
         self._official = official
         self._initial = initial
+        self._listen = listen
         self._models = models
         self._workspace = workspace
         self._jobs = jobs
@@ -93,14 +99,19 @@ class RunService:
             self._stop_other_work(benchmark)
             initial = self._official.measure_initial(benchmark, *self._initial)
             self._scoreboard.initial[benchmark] = score_of(initial)
-            submitted = self._official.measure(f"{benchmark}-submitted", benchmark, model, harness)
+            replies = Replies()
+            submitted = self._official.measure(
+                f"{benchmark}-submitted", benchmark, model, harness, self._listen(replies)
+            )
+            ablated = ablate(self._official, submitted, replies, score_of(initial))
         finally:
             self._submitting.release()
         outcome: dict[str, Json] = {
             "model": model,
             "harness": harness.id,
             "initial": initial,
-            "submitted": submitted,
+            "submitted": submitted.score,
+            "ablated": ablated,
         }
         self._scoreboard.submit(benchmark, outcome)
         return {"benchmark": benchmark, "episode_ended": self._scoreboard.complete, **outcome}

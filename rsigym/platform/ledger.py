@@ -108,6 +108,13 @@ class Ledger(Protocol):
         """
         ...
 
+    def lower(self, call_id: str, worst: int) -> None:
+        """Hold no more than `worst` nano-USD from now on: the rest is free again.
+
+        Does nothing to a hold that is as low already, or has ended.
+        """
+        ...
+
     def settle(self, call_id: str, items: Sequence[Item]) -> int:
         """Book what a call cost and end its hold; answers nano-USD.
 

@@ -52,6 +52,17 @@ class MemoryLedger:
             books.held += worst
         return True
 
+    def lower(self, call_id: str, worst: int) -> None:
+        checked(worst, "a hold")
+        with self._lock:
+            if call_id not in self._open:
+                self._first_settlement(call_id)
+                return
+            books, held = self._open[call_id]
+            lowered = min(held, worst)
+            self._open[call_id] = books, lowered
+            books.held -= held - lowered
+
     def settle(self, call_id: str, items: Sequence[Item]) -> int:
         cost = checked_bill(items)
         with self._lock:

@@ -98,9 +98,13 @@ class Meter:
         Raises:
             BudgetExhausted: It is not there; the work must stop with what it has.
         """
+        return self.piece_of(Meter, worst)
+
+    def piece_of[M: Meter](self, kind: type[M], worst: int) -> M:
+        """As `piece`, of a kind that settles in its own way."""
         root = self._root
         call_id = f"{root.call_id}/{next(root._pieces)}"
-        piece = Meter(self._ledger, self.account, call_id, self._journal, root=root)
+        piece = kind(self._ledger, self.account, call_id, self._journal, root=root)
         piece._hold(worst)
         return piece
 

@@ -111,6 +111,17 @@ class SQLLedger:
                 raise BudgetExhausted(worst, LIMIT if free is None else free)
         return True
 
+    def lower(self, call_id: str, worst: int) -> None:
+        checked(worst, "a hold")
+        with self._transaction() as db:
+            known = db.execute(self._sql.lock_hold, {"of": call_id}).fetchone()
+            if known is None:
+                raise KeyError(f"nothing is held for call {call_id!r}")
+            account, held, settled = known
+            if settled is None and worst < held:
+                db.execute(self._sql.lower_hold, {"of": call_id, "worst": worst})
+                db.execute(self._sql.give_back, {"of": account, "cost": held - worst})
+
     def settle(self, call_id: str, items: Sequence[Item]) -> int:
         cost = checked_bill(items)
         with self._transaction() as db:

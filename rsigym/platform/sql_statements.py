@@ -79,6 +79,9 @@ class Statements:
     open: str
     insert_hold: str
     add_held: str
+    lock_hold: str
+    lower_hold: str
+    give_back: str
     end_hold: str
     insert_entry: str
     book: str
@@ -120,6 +123,16 @@ class Statements:
                 sql.update(_accounts)
                 .where(this_account, worst <= free)
                 .values(held=account.held + worst)
+            ),
+            # Locked until the transaction ends: SQLite locks all, and leaves `FOR UPDATE` out.
+            lock_hold=text(
+                sql.select(hold.account, hold.amount, hold.settled)
+                .where(this_call)
+                .with_for_update()
+            ),
+            lower_hold=text(sql.update(_holds).where(this_call).values(amount=worst)),
+            give_back=text(
+                sql.update(_accounts).where(this_account).values(held=account.held - cost)
             ),
             end_hold=text(
                 sql.update(_holds)

@@ -115,8 +115,18 @@ def _outcome(name: str, outcome: Mapping[str, Any]) -> Html:
         f"{name}, official score",
         element("br"),
         f"{score_with_interval(initial)} → {score_with_interval(submitted)}",
+        *_ablated(outcome.get("ablated")),
         class_="figure",
     )
+
+
+def _ablated(ablated: Mapping[str, Any] | None) -> list[Node]:
+    """What the submitted score is without the model."""
+    if ablated is None:
+        return []
+    ways = ", ".join(f"{score(ablated[way]['score'])} ({way})" for way in ("empty", "shuffled"))
+    flag = ": it survives" if ablated["survives"] else ""
+    return [element("br"), f"without the model {ways}{flag}"]
 
 
 def _call(name: str, record: Mapping[str, Any], started: float) -> list[Node]:

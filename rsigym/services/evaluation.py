@@ -192,6 +192,7 @@ def _line(record: TrialRecord) -> dict[str, Json]:
         if error
         else None,
         "tampering": len(record.tampering),
+        "tries": record.tries,
     }
 
 

@@ -16,6 +16,7 @@ from rsigym.platform.errors import BudgetExhausted
 from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
 from rsigym.platform.money import to_usd
+from rsigym.platform.tab import Tab
 from rsigym.services.harness import Harness
 from rsigym.services.jobs import JobState, load_end, store_end
 from rsigym.services.loop import BackgroundLoop
@@ -24,6 +25,7 @@ from rsigym.services.trials import Serve, TrialSpec, run_trial
 
 __all__ = [
     "HARNESS",
+    "MAX_TRIES",
     "EvaluationJob",
     "EvaluationPlan",
     "OpenEndpoint",
@@ -31,6 +33,9 @@ __all__ = [
     "Trials",
     "score_of",
 ]
+
+MAX_TRIES = 3
+"""How often a trial is begun at most, if the platform loses it."""
 
 HARNESS, _TRIALS = "harness.tar.gz", "trials"
 """In an evaluation's folder: the harness, without which no trial has begun, and the trials."""
@@ -40,9 +45,9 @@ type Score = Callable[[list[TrialRecord], int, int], dict[str, Json]]
 
 
 class OpenEndpoint(Protocol):
-    """Makes the endpoint of one trial: who serves `model` on the trial's socket."""
+    """Makes the endpoint of one try at a trial: who serves its model on its socket."""
 
-    def __call__(self, model: str, meter: Meter, on_exhausted: Callable[[], None]) -> Serve: ...
+    def __call__(self, spec: TrialSpec, tab: Tab, on_exhausted: Callable[[], None]) -> Serve: ...
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,10 @@ def score_of(measured: dict[str, Json]) -> float:
 
 class EvaluationJob:
     """A running or ended evaluation; a `Job`.
+
+    A trial that the platform loses (`TrialRecord.lost`) is tried again, `MAX_TRIES` times in all,
+    and after that it is missing, on the side that failed. It costs what the try that counts has
+    used, of a sandbox and of a model; a lost try costs nothing.
 
     It owns `meter` and settles it. Every trial holds its sandbox's worst case before it starts,
     and every model call its own; when a hold is refused, what runs is stopped, and what has ended
@@ -241,14 +250,33 @@ class EvaluationJob:
             except BudgetExhausted:
                 self._stop_for_money()
                 return
-            started = time.monotonic()
-            try:
-                serve = self._trials.endpoint(self.plan.model, self._meter, self._stop_for_money)
-                record = await run_trial(self._spec(task, attempt), serve)
-            finally:
-                self._charge(piece, time.monotonic() - started)
-        self.records.append(record)
+            self.records.append(await self._tried(self._spec(task, attempt), piece))
         self._changed()
+
+    async def _tried(self, spec: TrialSpec, sandbox: Meter) -> TrialRecord:
+        """Run a trial until the platform does not lose it, or has lost it too often."""
+        try:
+            while True:
+                record = await self._try(spec, sandbox)
+                if not record.lost or record.tries >= MAX_TRIES:
+                    return record
+        finally:
+            sandbox.settle()
+
+    async def _try(self, spec: TrialSpec, sandbox: Meter) -> TrialRecord:
+        tab, lost = Tab(self._meter), False
+        started = time.monotonic()
+        try:
+            serve = self._trials.endpoint(spec, tab, self._stop_for_money)
+            record = await run_trial(spec, serve)
+            lost = record.lost
+            return record
+        finally:
+            if lost:
+                tab.waive()
+            else:
+                self._charge(sandbox, time.monotonic() - started)
+                tab.settle()
 
     def _piece(self) -> Meter:
         """What the next trial's sandbox is paid from; the first has the hold of the call."""
@@ -257,11 +285,10 @@ class EvaluationJob:
             return piece
         return self._meter.piece(self._trials.sandbox_worst(self.plan))
 
-    def _charge(self, piece: Meter, seconds: float) -> None:
+    def _charge(self, sandbox: Meter, seconds: float) -> None:
         used = min(int(seconds * 1000), self.plan.trial_milliseconds)
         price = self._trials.sandbox_millisecond
-        piece.charge(Item("sandbox", "trial", used, "millisecond", price))
-        piece.settle()
+        sandbox.charge(Item("sandbox", "trial", used, "millisecond", price))
 
     def _stop_for_money(self) -> None:
         self._money_ended = True

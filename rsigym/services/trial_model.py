@@ -9,6 +9,7 @@ from rsigym.platform.errors import BadCall, Failure
 from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
 from rsigym.platform.prices import TokenPrice
+from rsigym.platform.tab import Tab
 from rsigym.services.chat import Ask
 from rsigym.services.inference import InferenceService
 
@@ -49,7 +50,7 @@ class TrialModel:
         self,
         inference: InferenceService,
         model: str,
-        meter: Meter,
+        meter: Meter | Tab,
         allowance: Allowance = ALLOWANCE,
     ):
         self._inference = inference

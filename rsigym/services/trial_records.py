@@ -6,6 +6,7 @@ trial without one did not finish. What Harbor answers becomes a record here.
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,32 +16,17 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import TypeAdapter
 
 from rsigym.platform.errors import Failure, Side
+from rsigym.services.rewards import UnreadableReward, read_reward
 from rsigym.services.tampering import load_tampering
+from rsigym.services.trial_errors import TrialError, error_in
 
 if TYPE_CHECKING:
-    from harbor.models.trial.result import ExceptionInfo, TimingInfo, TrialResult
+    from harbor.models.trial.result import TimingInfo, TrialResult
 
-__all__ = ["RECORD", "TrialError", "TrialRecord", "load_record", "store_record"]
+__all__ = ["RECORD", "TrialRecord", "load_record", "store_record"]
 
 RECORD = "record.json"
 """The file in the folder of a trial that finished."""
-
-_MAX_MESSAGE = 2000
-
-
-@dataclass(frozen=True)
-class TrialError:
-    """Why a trial did not run to its end.
-
-    Attributes:
-        side: Who has to do something about it.
-        type: The name of the exception.
-        message: What it said.
-    """
-
-    side: Side
-    type: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -49,7 +35,8 @@ class TrialRecord:
 
     Attributes:
         name, task, attempt: As in its spec; `task` is the name of the task's folder.
-        reward: What the verifier wrote, also for a harness that failed; None if it wrote nothing.
+        reward: What the verifier wrote, also for a harness that failed, as `rewards.py` reads it;
+            None if it wrote none.
         rewards: Every number that the verifier wrote, by name.
         error: What went wrong, also beside a reward.
         started, finished: UTC, ISO 8601.
@@ -59,6 +46,7 @@ class TrialRecord:
         tampering: What the agent left that could have bent its own grading, a line each, which was
             put away before the tests ran. Not all of it need be meant ill: a server that an agent
             left running is among it.
+        tries: How often the trial was begun: more than once where the platform lost a try.
     """
 
     name: str
@@ -72,6 +60,22 @@ class TrialRecord:
     seconds: dict[str, float]
     folder: Path
     tampering: tuple[str, ...] = ()
+    tries: int = 1
+
+    @property
+    def lost(self) -> bool:
+        """Whether the platform, and nothing that a harness can do, cost this trial its reward.
+
+        That is a sandbox that did not start, and a model that could not be reached. A sandbox that
+        died with a harness in it is not lost in this sense: its harness may have killed it, and
+        whoever gets a lost trial again must not be able to ask for that.
+        """
+        if self.reward is not None or self.error is None:
+            return False
+        began = "setup" in self.seconds
+        return self.error.side == "provider" or (
+            self.error.side in {"platform", "sandbox"} and not began
+        )
 
     @classmethod
     def begun(cls, name: str, task: str, attempt: int, folder: Path) -> Self:
@@ -91,33 +95,39 @@ class TrialRecord:
 
     def with_result(self, result: "TrialResult") -> Self:
         """The trial ended as Harbor says."""
+        error, reward = error_in(result), None
         verified = result.verifier_result and result.verifier_result.rewards
-        rewards = {name: float(value) for name, value in (verified or {}).items()}
-        only = next(iter(rewards.values())) if len(rewards) == 1 else None
-        phases = {
-            "environment": result.environment_setup,
-            "setup": result.agent_setup,
-            "agent": result.agent_execution,
-            "verifier": result.verifier,
-        }
+        if verified is not None:
+            try:
+                reward = read_reward(verified)
+            except UnreadableReward as unreadable:
+                error = error or TrialError.of(unreadable, unreadable.side)
         return replace(
             self,
-            reward=rewards.get("reward", only),
-            rewards=rewards,
-            error=_error(result),
+            reward=reward,
+            rewards=_as_floats(verified or {}),
+            error=error,
             started=_iso(result.started_at),
             finished=_iso(result.finished_at),
-            seconds={name: _seconds(timing) for name, timing in phases.items() if timing},
+            seconds=_phases(result),
             tampering=load_tampering(self.folder),
         )
 
+    def with_phases(self, result: "TrialResult") -> Self:
+        """The trial got so far, before something went wrong that Harbor does not answer for."""
+        return replace(self, seconds=_phases(result))
+
     def with_error(self, error: Exception, side: Side) -> Self:
-        """The trial ended now, without a result; `side` is at fault unless `error` names one."""
+        """The trial came to nothing; `side` is at fault unless `error` names one.
+
+        What the verifier may have written no longer counts as its reward.
+        """
         if isinstance(error, Failure):
             side = error.side
         return replace(
             self,
-            error=TrialError(side, type(error).__name__, str(error)[:_MAX_MESSAGE]),
+            reward=None,
+            error=TrialError.of(error, side),
             finished=_iso(datetime.now(UTC)),
             tampering=load_tampering(self.folder),
         )
@@ -130,28 +140,20 @@ class TrialRecord:
         return TypeAdapter(TrialRecord).validate_python(data)
 
 
-_SIDES: dict[str, Side] = {
-    "AgentSetupTimeoutError": "harness",
-    "AgentTimeoutError": "harness",
-    "NonZeroAgentExitCodeError": "harness",
-    "EnvironmentStartTimeoutError": "sandbox",
-    "HealthcheckError": "sandbox",
-}
+def _as_floats(rewards: Mapping[str, float]) -> dict[str, float]:
+    """A verifier may write an integer beyond any float."""
+    largest = sys.float_info.max
+    return {name: float(max(-largest, min(largest, value))) for name, value in rewards.items()}
 
 
-def _error(result: "TrialResult") -> TrialError | None:
-    raised = next(iter(result.recorded_exceptions()), None)
-    if raised is None:
-        return None
-    side = _SIDES.get(raised.exception_type) or _side_by_phase(result, raised)
-    return TrialError(side, raised.exception_type, raised.exception_message[:_MAX_MESSAGE])
-
-
-def _side_by_phase(result: "TrialResult", raised: "ExceptionInfo") -> Side:
-    verifier = result.verifier and result.verifier.started_at
-    if verifier and raised.occurred_at >= verifier:
-        return "verifier"
-    return "sandbox" if result.agent_setup is None else "platform"
+def _phases(result: "TrialResult") -> dict[str, float]:
+    phases = {
+        "environment": result.environment_setup,
+        "setup": result.agent_setup,
+        "agent": result.agent_execution,
+        "verifier": result.verifier,
+    }
+    return {name: _seconds(timing) for name, timing in phases.items() if timing}
 
 
 def _iso(moment: datetime | None) -> str:

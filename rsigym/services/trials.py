@@ -11,12 +11,12 @@ import shutil
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rsigym.platform.errors import Side
-from rsigym.services.trial_records import RECORD, TrialRecord, store_record
+from rsigym.services.trial_records import TrialRecord, load_record, store_record
 
 if TYPE_CHECKING:
     from harbor.models.trial.config import TrialConfig
@@ -29,7 +29,7 @@ __all__ = ["Serve", "TrialSpec", "run_trial"]
 
 type Serve = Callable[[socket.socket], AbstractAsyncContextManager[None]]
 """Serves the trial's inference endpoint on a listening socket, which it takes over, for as long as
-the context lasts."""
+the context lasts. It ends with a `ServiceFailure` where the model was lost to the trial."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +64,25 @@ class TrialSpec:
 
 
 async def run_trial(spec: TrialSpec, serve: Serve) -> TrialRecord:
-    """Run one trial and store its record. A trial of the same name that did not finish is redone.
+    """Run one trial and store its record.
+
+    A trial of the same name that did not finish, or that the platform lost, is redone.
 
     It must run in a thread that lives as long as the sandbox: that ends with the thread that
     started it.
 
     Raises:
-        FileExistsError: A trial of this name has finished.
+        FileExistsError: A trial of this name has finished, and not been lost.
         asyncio.CancelledError: It was cancelled; its sandbox is gone and it leaves no record. A
             cancellation that comes once the sandbox is closing is too late: the record is answered.
     """
-    if (spec.folder / RECORD).exists():
+    earlier = load_record(spec.folder)
+    if earlier is not None and not earlier.lost:
         raise FileExistsError(f"trial {spec.name} has a record already, in {spec.folder}")
     await asyncio.to_thread(shutil.rmtree, spec.folder, ignore_errors=True)
     record = await _attempt(spec, serve)
+    if earlier is not None:
+        record = replace(record, tries=earlier.tries + 1)
     # Not in a thread: a cancellation would part what is on disk from what is answered.
     store_record(record)
     return record
@@ -95,9 +100,14 @@ async def _attempt(spec: TrialSpec, serve: Serve) -> TrialRecord:
             trial = await _create(config)
             side = "platform"
             _offer_endpoint(trial, serve, endpoint)
-            return record.with_result(await _run(trial))
+            try:
+                record = record.with_result(await _run(trial))
+            except Exception:
+                record = record.with_phases(trial.result)
+                raise
     except Exception as error:  # noqa: BLE001 -- one bad trial must not end its siblings
         return record.with_error(error, side)
+    return record
 
 
 async def _create(config: "TrialConfig") -> "Trial":

@@ -1,12 +1,14 @@
 """The RSI-Index: its definition, its properties, and where it is undefined."""
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsigym.benchmarks import rsi_index
+from rsigym.benchmarks import rsi_index, why_undefined
 
 BENCHMARKS = ["A", "B", "C", "D"]
 score = st.floats(0, 1)
@@ -59,17 +61,39 @@ def test_scores_are_not_rounded():
 
 
 @pytest.mark.parametrize(
-    ("scores", "initial"),
+    ("scores", "initial", "reason"),
     [
-        ({}, {}),
-        ({"A": 0.5}, {"A": 0.1, "B": 0.1}),
-        ({"A": 0.5, "B": 0.5}, {"A": 0.1}),
-        ({"A": 1.0}, {"A": 1.0}),
-        ({"A": 0.5, "B": 1}, {"A": 0.5, "B": 1}),
+        ({}, {}, "there is no benchmark"),
+        ({"A": 0.5}, {"A": 0.1, "B": 0.1}, "no submitted score of B"),
+        ({"A": 0.5, "B": 0.5}, {"A": 0.1}, "no initial score of B"),
+        ({}, {"A": 0.1}, "no submitted score of A"),
+        ({"A": 1.0}, {"A": 1.0}, "the initial score of A is 1"),
+        ({"A": 0.5, "B": 1}, {"A": 0.5, "B": 1}, "the initial score of B is 1"),
     ],
 )
-def test_it_is_none_where_it_is_undefined(scores: dict[str, float], initial: dict[str, float]):
+def test_it_is_none_for_a_reason_where_it_is_undefined(
+    scores: dict[str, float], initial: dict[str, float], reason: str
+):
     assert rsi_index(scores, initial) is None
+    assert reason in (why_undefined(scores, initial) or "")
+
+
+@given(results)
+def test_where_it_is_defined_there_is_no_reason(result: tuple[dict[str, float], dict[str, float]]):
+    assert why_undefined(*result) is None
+
+
+def test_it_reproduces_the_published_indices():
+    data = Path(__file__).with_name("data") / "published.json"
+    published = json.loads(data.read_text(encoding="utf-8"))
+    initial = published["initial"]
+    improved = 0
+    for agent, row in published["agents"].items():
+        index = rsi_index(row["scores"], initial)
+        assert index is not None
+        assert round(index, 4) == row["index"], agent
+        improved += sum(row["scores"][name] > initial[name] for name in initial)
+    assert improved == 29
 
 
 @pytest.mark.parametrize("score", ["0.5", None, True, [0.5]])

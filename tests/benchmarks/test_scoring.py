@@ -3,7 +3,7 @@
 import itertools
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
@@ -15,11 +15,17 @@ from rsigym.benchmarks.scoring import pass_at
 
 
 @dataclass(frozen=True)
+class Error:
+    side: str
+
+
+@dataclass(frozen=True)
 class Trial:
     task: str
     attempt: int
     reward: float | None = None
-    error: object | None = None
+    error: Error | None = None
+    lost: bool = False
 
 
 @st.composite
@@ -29,7 +35,7 @@ def evaluations(draw: st.DrawFn) -> tuple[list[Trial], int, int]:
     places = list(itertools.product(range(n_tasks), range(n_attempts)))
     chosen = draw(st.lists(st.sampled_from(places), unique=True))
     rewards = st.none() | st.floats(0, 1) | st.just(1.0)
-    errors = st.none() | st.just("timeout")
+    errors = st.none() | st.builds(Error, st.sampled_from(["harness", "verifier", "sandbox"]))
     return [Trial(f"t{t}", a, draw(rewards), draw(errors)) for t, a in chosen], n_tasks, n_attempts
 
 
@@ -44,6 +50,7 @@ def test_every_expected_trial_counts_the_same_and_a_lost_one_as_zero(
     assert result.valid == len(given_rewards)
     assert result.valid + result.missing == result.expected == n_tasks * n_attempts
     assert result.errored == sum(trial.error is not None for trial in trials)
+    assert result.errored == sum(result.errored_by_side.values())
     assert result.complete == (result.missing == 0)
 
 
@@ -54,6 +61,31 @@ def test_the_order_of_trials_does_not_matter(
     trials, n_tasks, n_attempts = evaluation
     shuffled = random.sample(trials, len(trials))
     assert score(shuffled, n_tasks, n_attempts) == score(trials, n_tasks, n_attempts)
+
+
+@given(evaluations(), st.randoms())
+def test_which_attempt_came_first_does_not_matter(
+    evaluation: tuple[list[Trial], int, int], random: Random
+):
+    trials, n_tasks, n_attempts = evaluation
+    numbers = {trial.task: random.sample(range(n_attempts), n_attempts) for trial in trials}
+    renumbered = [replace(trial, attempt=numbers[trial.task][trial.attempt]) for trial in trials]
+    one, other = (score(each, n_tasks, n_attempts) for each in (trials, renumbered))
+    assert one.score == pytest.approx(other.score)
+    assert one.pass_at == other.pass_at
+
+
+@given(evaluations(), st.data())
+def test_a_better_reward_never_lowers_a_score(
+    evaluation: tuple[list[Trial], int, int], data: st.DataObject
+):
+    trials, n_tasks, n_attempts = evaluation
+    better = [
+        replace(trial, reward=data.draw(st.floats(trial.reward or 0.0, 1))) for trial in trials
+    ]
+    before, after = (score(each, n_tasks, n_attempts) for each in (trials, better))
+    assert after.score >= before.score - 1e-12
+    assert all(after.pass_at[k] >= rate for k, rate in before.pass_at.items())
 
 
 @given(evaluations())
@@ -69,14 +101,28 @@ def test_the_interval_holds_the_score_and_pass_at_k_rises_with_k(
 
 
 def test_a_reward_counts_although_the_harness_failed():
-    result = score([Trial("a", 0, 1.0, "timeout")], 1, 1)
+    result = score([Trial("a", 0, 1.0, Error("harness"))], 1, 1)
     assert (result.score, result.valid, result.errored, result.missing) == (1.0, 1, 1, 0)
 
 
-@pytest.mark.parametrize("reward", [None, math.nan, math.inf, True, "1", [1.0], {"reward": 1.0}])
-def test_what_is_no_finite_number_is_a_missing_reward(reward: float | None):
-    result = score([Trial("a", 0, reward), Trial("b", 0, 1)], 2, 1)
-    assert (result.score, result.valid, result.missing) == (0.5, 1, 1)
+def test_of_three_attempts_a_lost_one_is_missing_and_said_to_be_lost():
+    lost = Trial("a", 2, error=Error("sandbox"), lost=True)
+    result = score([Trial("a", 0, 1), Trial("a", 1, 1, Error("harness")), lost], 1, 3)
+    assert result.score == pytest.approx(2 / 3)
+    assert (result.expected, result.valid, result.missing, result.lost) == (3, 2, 1, 1)
+    assert (result.errored, result.errored_by_side) == (2, {"harness": 1, "sandbox": 1})
+    assert not result.complete
+
+
+def test_trials_that_never_ran_are_missing_and_nobody_is_blamed():
+    result = score([Trial("a", 0, 1)], 1, 3)
+    assert (result.missing, result.errored_by_side, result.lost) == (2, {}, 0)
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf, -0.1, 1.1])
+def test_what_is_no_reward_is_refused(reward: float):
+    with pytest.raises(ValueError, match="the reward of a must be in"):
+        score([Trial("a", 0, reward)], 1, 1)
 
 
 @given(st.integers(1, 6).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
@@ -123,6 +169,7 @@ def test_trials_that_do_not_belong_are_refused(trials: list[Trial], n_tasks: int
 def test_a_score_survives_json(evaluation: tuple[list[Trial], int, int]):
     whole = score(*evaluation)
     travelled = json.loads(json.dumps(whole.to_json()))
-    for name in ("score", "expected", "valid", "errored", "missing", "complete"):
+    for name in ("score", "expected", "valid", "errored", "errored_by_side", "missing", "lost"):
         assert travelled[name] == getattr(whole, name)
+    assert travelled["complete"] == whole.complete
     assert travelled["interval"] == [*whole.interval]

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rsigym.platform.records import write_json
-from rsigym.services.trial_records import TrialError, TrialRecord
+from rsigym.services.trial_errors import TrialError
+from rsigym.services.trial_records import TrialRecord
 from tests.commands.tiny_env import TinyEnv, trial
 
 __all__ = ["make_run", "put_evaluation"]

@@ -155,7 +155,17 @@ class _RunService:
             which: score([trial("a", 0, solved), trial("b", 0, 0.0)], 2, 1).to_json()
             for which, solved in (("initial", 0.0), ("submitted", 1.0))
         }
-        outcome: dict[str, Json] = {"model": call.model, "harness": "0" * 64, **scores}
+        ablated: dict[str, Json] = {
+            "empty": scores["initial"],
+            "shuffled": {"score": None, "reason": "there is no other task"},
+            "survives": False,
+        }
+        outcome: dict[str, Json] = {
+            "model": call.model,
+            "harness": "0" * 64,
+            "ablated": ablated,
+            **scores,
+        }
         self._scoreboard.submit("Integers", outcome)
         return outcome
 
@@ -192,6 +202,7 @@ def _open(env: TinyEnv, folder: Path) -> Episode:
         deadline=math.inf,
         welcome={},
         isolation="process",
+        prices={"version": "test", "sha256": "0" * 64},
         warnings=["trials are not isolated"],
         release=ledger.close,
     )

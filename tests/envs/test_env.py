@@ -102,6 +102,8 @@ def test_the_step_limit_truncates(open_env: Open) -> None:
     assert (reward, terminated, truncated) == (0.0, False, True)
     assert info["result"]["ending"] == "truncated"
     assert info["result"]["rsi_index"] is None
+    assert info["result"]["complete"] is False
+    assert "truncated, without a submission for Integers" in info["result"]["reason"]
 
 
 def test_the_wall_clock_truncates_and_nothing_waits_longer(open_env: Open) -> None:

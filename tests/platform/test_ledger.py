@@ -95,6 +95,18 @@ def test_holding_again_under_the_same_id_changes_nothing_and_says_so(
     assert ledger.balance(run) == Balance(1000, 0, 0)
 
 
+def test_a_hold_is_lowered_and_never_raised(ledger: Ledger, run: str) -> None:
+    ledger.hold(run, f"{run}/a", 300)
+    ledger.lower(f"{run}/a", 100)
+    assert ledger.balance(run) == Balance(1000, 0, 100)
+    ledger.lower(f"{run}/a", 200)
+    assert ledger.open_holds(run) == [Hold(run, f"{run}/a", 100)]
+    assert ledger.settle(f"{run}/a", [tokens(60)]) == 60
+    ledger.lower(f"{run}/a", 10)
+    assert ledger.balance(run) == Balance(1000, 60, 0)
+    assert ledger.overdraft(run) == 0
+
+
 def test_a_cost_above_the_hold_is_booked_and_reported(ledger: Ledger, run: str) -> None:
     ledger.hold(run, f"{run}/a", 10)
     ledger.settle(f"{run}/a", [tokens(1025)])
@@ -138,6 +150,8 @@ def test_what_the_ledger_does_not_know_is_an_error(ledger: Ledger, run: str) -> 
         ledger.hold("nobody", f"{run}/a", 1)
     with pytest.raises(KeyError):
         ledger.settle(f"{run}/a", [])
+    with pytest.raises(KeyError):
+        ledger.lower(f"{run}/a", 0)
     assert ledger.entries("nobody") == []
     assert ledger.open_holds("nobody") == []
 
@@ -149,6 +163,7 @@ def test_what_is_no_amount_is_refused_at_every_door_and_changes_nothing(
     ledger.hold(run, f"{run}/held", 100)
     doors: list[Callable[[], object]] = [
         lambda: ledger.hold(run, f"{run}/new", bad),
+        lambda: ledger.lower(f"{run}/held", bad),
         lambda: ledger.settle(f"{run}/held", [tokens(1), tokens(bad)]),
         lambda: ledger.settle(f"{run}/held", [tokens(0, bad)]),
     ]
@@ -278,6 +293,17 @@ class LedgerMachine(RuleBasedStateMachine):
             assert cost == self.settled.setdefault(call, cost), "it was settled at something else"
             assert call not in self.open or cost in costs
             self.overdrawn += max(0, cost - self.open.pop(call, cost))
+
+    @rule(which=st.integers(0, 99), worst=st.integers(0, 600))
+    def lower(self, which: int, worst: int) -> None:
+        ids = [*self.open, *self.settled]
+        if not ids:
+            return
+        call = ids[which % len(ids)]
+        # At the same time from two threads, as high as before and as low as it is to be.
+        wait([self.pool.submit(self.ledger.lower, call, much) for much in (worst, 600)])
+        if call in self.open:
+            self.open[call] = min(self.open[call], worst)
 
     @invariant()
     def adds_up(self) -> None:

@@ -1,24 +1,34 @@
 """Evaluations in real sandboxes: what they cost, how they end, and what they keep and give back."""
 
 import asyncio
+import itertools
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import override
 
 import pytest
 
 from rsigym import benchmarks
-from rsigym.platform.errors import BudgetExhausted
+from rsigym.local.harbor_environment import SandboxEnvironment
+from rsigym.platform.errors import BudgetExhausted, ServiceFailure
 from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
 from rsigym.platform.sql_ledger import SQLLedger
-from rsigym.services.evaluation_job import EvaluationJob, EvaluationPlan, OpenEndpoint, Trials
+from rsigym.platform.tab import Tab
+from rsigym.services.evaluation_job import (
+    MAX_TRIES,
+    EvaluationJob,
+    EvaluationPlan,
+    OpenEndpoint,
+    Trials,
+)
 from rsigym.services.harness import pack
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.trial_records import load_record
-from rsigym.services.trials import Serve
+from rsigym.services.trials import Serve, TrialSpec
 from tests.services.trial_bench import ANSWER, ENVIRONMENT, TrialBench, serve
 
 TRIAL_MS = 120_000
@@ -47,7 +57,7 @@ class WatchedLedger(SQLLedger):
         self.most = max(self.most, balance.spent + balance.held)
 
 
-def free_endpoint(model: str, meter: Meter, on_exhausted: Callable[[], None]) -> Serve:
+def free_endpoint(spec: TrialSpec, tab: Tab, on_exhausted: Callable[[], None]) -> Serve:
     return serve
 
 
@@ -72,6 +82,7 @@ class Lab:
         n_attempts: int = 1,
         timeout_multiplier: float = 1.0,
         endpoint: OpenEndpoint = free_endpoint,
+        environment: str = ENVIRONMENT,
     ) -> EvaluationJob:
         """An evaluation that has not started; its first trial is paid for, as by its call."""
         plan = EvaluationPlan(
@@ -80,7 +91,7 @@ class Lab:
         trials = Trials(
             loop=self.loop,
             slots=self.slots,
-            environment=ENVIRONMENT,
+            environment=environment,
             environment_kwargs=self.bench.environment_kwargs,
             endpoint=endpoint,
             sandbox_millisecond=1,
@@ -121,7 +132,7 @@ def start_and_wait_until_it_asks(lab: Lab, *tasks: Path) -> EvaluationJob:
     """An evaluation whose harness has called its model."""
     asked = threading.Event()
 
-    def noticing_endpoint(model: str, meter: Meter, on_exhausted: Callable[[], None]) -> Serve:
+    def noticing_endpoint(spec: TrialSpec, tab: Tab, on_exhausted: Callable[[], None]) -> Serve:
         return lambda listener: serve(listener, asked.set)
 
     job = lab.job(*tasks, endpoint=noticing_endpoint)
@@ -167,10 +178,10 @@ def test_a_model_call_that_cannot_be_paid_ends_the_evaluation(lab: Lab) -> None:
     """The sandboxes can be paid, and one of the two calls."""
     call = Item("inference", "sample", 1, "token", 10**9)
 
-    def paid_endpoint(model: str, meter: Meter, on_exhausted: Callable[[], None]) -> Serve:
+    def paid_endpoint(spec: TrialSpec, tab: Tab, on_exhausted: Callable[[], None]) -> Serve:
         def pay() -> None:
             try:
-                piece = meter.piece(call.amount)
+                piece = tab.piece(call.amount)
             except BudgetExhausted:
                 on_exhausted()
                 return
@@ -247,6 +258,85 @@ def test_what_is_not_a_trials_fault_fails_the_evaluation(lab: Lab) -> None:
     assert "task-1 has a record already" in again.error
 
 
+def lost_model(times: int) -> OpenEndpoint:
+    """An endpoint that takes a nano-USD a try, and whose model is lost in so many first tries."""
+    tries = itertools.count(1)
+
+    def endpoint(spec: TrialSpec, tab: Tab, on_exhausted: Callable[[], None]) -> Serve:
+        gone = next(tries) <= times
+
+        @asynccontextmanager
+        async def serve_model(listener: socket.socket) -> AsyncIterator[None]:
+            async with serve(listener):
+                piece = tab.piece(100)
+                piece.charge(Item("inference", "sample", 7 if gone else 1, "token", 1))
+                piece.settle()
+                yield
+            if gone:
+                raise ServiceFailure("the model is gone", side="provider")
+
+        return serve_model
+
+    return endpoint
+
+
+def test_a_trial_whose_model_was_lost_is_tried_again_and_paid_once(lab: Lab) -> None:
+    job = run(lab.job(lab.task("task"), endpoint=lost_model(2)))
+    assert job.state == "done"
+    [record] = job.records
+    assert (record.reward, record.error, record.tries) == (1.0, None, 3)
+    assert load_record(record.folder) == record
+    assert (job.score["complete"], job.score["lost"]) == (True, 0)
+    inference = [item for item in lab.billed() if item.service == "inference"]
+    sandboxes = [item for item in lab.billed() if item.service == "sandbox"]
+    assert [item.quantity for item in inference] == [1]
+    assert len(sandboxes) == 1
+    assert job.cost == sum(item.amount for item in lab.billed())
+
+
+def test_what_is_lost_as_often_as_it_may_be_is_missing_and_costs_nothing(lab: Lab) -> None:
+    job = run(lab.job(lab.task("task"), endpoint=lost_model(MAX_TRIES)))
+    assert job.state == "done"
+    [record] = job.records
+    assert (record.reward, record.tries, record.lost) == (None, MAX_TRIES, True)
+    assert (job.score["missing"], job.score["lost"]) == (1, 1)
+    assert job.score["errored_by_side"] == {"provider": 1}
+    assert sum(item.amount for item in lab.billed()) == job.cost == 0
+
+
+class UnreliableSandbox(SandboxEnvironment):
+    """Does not start as often as `failures` says."""
+
+    failures = 0
+
+    @override
+    async def start(self, force_build: bool) -> None:
+        if UnreliableSandbox.failures > 0:
+            UnreliableSandbox.failures -= 1
+            raise ServiceFailure("no room for a sandbox", side="sandbox")
+        await super().start(force_build)
+
+
+@pytest.mark.parametrize(("failures", "reward", "tries"), [(1, 1.0, 2), (9, None, MAX_TRIES)])
+def test_a_sandbox_that_does_not_start_is_tried_again(
+    lab: Lab, failures: int, reward: float | None, tries: int
+) -> None:
+    UnreliableSandbox.failures = failures
+    environment = f"{__name__}:{UnreliableSandbox.__name__}"
+    job = run(lab.job(lab.task("task"), environment=environment))
+    [record] = job.records
+    assert (record.reward, record.tries) == (reward, tries)
+    assert (record.error and record.error.side) == (None if reward else "sandbox")
+    assert (job.cost > 0) is (reward is not None)
+
+
+def test_what_a_harness_does_is_not_tried_again(lab: Lab) -> None:
+    job = run(lab.job(lab.task("task", "exit 1")))
+    [record] = job.records
+    assert record.tries == 1
+    assert job.score["errored_by_side"] == {"harness": 1}
+
+
 def test_one_limit_holds_over_all_evaluations(lab: Lab) -> None:
     running = most = 0
 
@@ -259,7 +349,7 @@ def test_one_limit_holds_over_all_evaluations(lab: Lab) -> None:
             yield
         running -= 1
 
-    def counting_endpoint(model: str, meter: Meter, on_exhausted: Callable[[], None]) -> Serve:
+    def counting_endpoint(spec: TrialSpec, tab: Tab, on_exhausted: Callable[[], None]) -> Serve:
         return counted
 
     task = lab.task("task", "sleep 0.1")

@@ -15,13 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rsigym.platform.errors import ServiceFailure, Side
-from rsigym.services.trial_records import (
-    RECORD,
-    TrialError,
-    TrialRecord,
-    load_record,
-    store_record,
-)
+from rsigym.services.trial_errors import TrialError
+from rsigym.services.trial_records import RECORD, TrialRecord, load_record, store_record
 
 BEGUN = TrialRecord.begun("task-1", "task", 0, Path("trial"))
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -78,21 +73,32 @@ def test_a_result_becomes_the_record_of_the_trial_that_began() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("rewards", "reward"),
-    [
-        ({"reward": 0.5, "style": 1}, 0.5),
-        ({"tests": 0.25}, 0.25),
-        ({"tests": 1, "style": 1}, None),
-        ({}, None),
-        (None, None),
-    ],
-)
-def test_the_reward_is_the_one_of_that_name_or_the_only_one(
-    rewards: dict[str, float | int] | None, reward: float | None
+def test_a_record_has_every_number_that_was_written_and_the_one_that_counts() -> None:
+    record = BEGUN.with_result(result(rewards={"reward": 0.5, "style": 7}))
+    assert (record.reward, record.rewards, record.error) == (0.5, {"reward": 0.5, "style": 7}, None)
+
+
+@pytest.mark.parametrize("rewards", [{}, {"tests": 1, "style": 1}, {"reward": 2}, {"a": 10**400}])
+def test_numbers_that_are_no_reward_are_the_verifiers_error(
+    rewards: dict[str, float | int],
 ) -> None:
     record = BEGUN.with_result(result(rewards=rewards))
-    assert (record.reward, record.rewards) == (reward, rewards or {})
+    assert record.reward is None
+    assert record.error is not None
+    assert (record.error.side, record.error.type) == ("verifier", "UnreadableReward")
+    assert record.rewards.keys() == rewards.keys()
+
+
+def test_no_numbers_are_nothing_to_be_read() -> None:
+    assert BEGUN.with_result(result(rewards=None)).rewards == {}
+
+
+def test_a_reward_counts_although_the_harness_failed() -> None:
+    failed = BEGUN.with_result(result(rewards={"reward": 1}, raised="AgentTimeoutError"))
+    assert failed.reward == 1.0
+    assert failed.error is not None
+    unreadable = BEGUN.with_result(result(rewards={}, raised="AgentTimeoutError"))
+    assert unreadable.error == failed.error, "the first error stands"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +111,7 @@ def test_the_reward_is_the_one_of_that_name_or_the_only_one(
         (3, "AgentTimeoutError", "harness"),
         (3, "NonZeroAgentExitCodeError", "harness"),
         (3, "RuntimeError", "platform"),
+        (3, "ServiceFailure", "sandbox"),
         (4, "RewardFileNotFoundError", "verifier"),
         (4, "RuntimeError", "verifier"),
     ],
@@ -114,6 +121,39 @@ def test_an_error_is_laid_at_the_side_that_was_at_work(phases: int, raised: str,
     assert record.error is not None
     assert (record.error.side, record.error.type) == (side, raised)
     assert len(record.seconds) == phases
+
+
+@pytest.mark.parametrize(
+    ("phases", "raised", "lost"),
+    [
+        (1, "RuntimeError", True),
+        (1, "EnvironmentStartTimeoutError", True),
+        (2, "RuntimeError", False),
+        (2, "AgentSetupTimeoutError", False),
+        (3, "ServiceFailure", False),
+        (3, "AgentTimeoutError", False),
+        (4, "RewardFileNotFoundError", False),
+    ],
+)
+def test_what_a_harness_may_have_done_is_not_the_platforms_loss(
+    phases: int, raised: str, lost: bool
+) -> None:
+    assert BEGUN.with_result(result(phases, raised=raised)).lost is lost
+
+
+def test_a_model_that_is_gone_is_the_platforms_loss_whatever_was_written() -> None:
+    graded = BEGUN.with_result(result(rewards={"reward": 1}))
+    gone = graded.with_error(ServiceFailure("it is gone", side="provider"), "platform")
+    assert (gone.reward, gone.rewards, gone.lost) == (None, {"reward": 1.0}, True)
+    assert gone.seconds == graded.seconds
+    assert not graded.lost
+
+
+def test_a_platform_that_fails_before_the_sandbox_has_lost_the_trial() -> None:
+    assert BEGUN.with_error(ValueError("no such class"), "platform").lost
+    assert not BEGUN.with_error(ValueError("no task.toml"), "task").lost
+    ran = BEGUN.with_phases(result(4))
+    assert not ran.with_error(ValueError("it cannot be written down"), "platform").lost
 
 
 def test_an_error_without_a_result_says_its_side_if_it_knows() -> None:
@@ -138,6 +178,7 @@ _records = st.builds(
     seconds=st.dictionaries(st.text(), _numbers, max_size=3),
     folder=st.just(Path("elsewhere")),
     tampering=st.lists(st.text(), max_size=3).map(tuple),
+    tries=st.integers(1, 3),
 )
 
 

@@ -119,15 +119,23 @@ class TrialBench:
             (folder / f"{name}.sh").write_text(content)
         return pack(folder).write(folder.with_suffix(".tar.gz"))
 
-    def spec(self, task: Path, harness: Path, name: str = "trial") -> TrialSpec:
+    def spec(
+        self,
+        task: Path,
+        harness: Path,
+        name: str = "trial",
+        *,
+        attempt: int = 0,
+        environment: str = ENVIRONMENT,
+    ) -> TrialSpec:
         return TrialSpec(
             name=name,
             task=task,
-            attempt=0,
+            attempt=attempt,
             harness=harness,
             model="tinker://run/weights/sampler-1",
             timeout_multiplier=1.0,
-            environment=ENVIRONMENT,
+            environment=environment,
             environment_kwargs=self.environment_kwargs,
             trials_dir=self.root / "trials",
         )

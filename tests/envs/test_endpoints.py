@@ -1,0 +1,151 @@
+"""The endpoints of trials: what is kept of replies, what is canned, and when a model was lost."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from rsigym.envs.endpoints import CannedEndpoints, Replies, TrialEndpoints
+from rsigym.operations.inference import InferenceChat
+from rsigym.operations.json_value import Json
+from rsigym.platform.errors import BadCall, Failure, ServiceFailure
+from rsigym.platform.memory_ledger import MemoryLedger
+from rsigym.platform.meter import Meter
+from rsigym.platform.tab import Tab
+from rsigym.services.evaluation_job import OpenEndpoint
+from rsigym.services.inference import InferenceService
+from rsigym.services.trials import TrialSpec
+
+GONE = ServiceFailure("the server is gone", side="provider")
+ILL = ServiceFailure("the model has no chat template", side="model")
+
+
+@dataclass(frozen=True)
+class Said:
+    """A call that is answered with a text, or fails."""
+
+    outcome: str | Failure
+    prompt: tuple[int, ...] = ()
+    worst: int = 0
+
+    async def answer(self, meter: Meter) -> dict[str, Json]:
+        if isinstance(self.outcome, Failure):
+            raise self.outcome
+        message: Json = {"role": "assistant", "content": self.outcome}
+        return {"choices": [{"message": message}], "usage": {"completion_tokens": 0}}
+
+
+class Scripted:
+    """An inference service whose every answer is known before; no server fails on demand."""
+
+    def __init__(self, outcomes: Sequence[str | Failure]):
+        self._left = [*outcomes]
+
+    def ask(self, request: InferenceChat) -> Said:
+        return Said(self._left.pop(0))
+
+
+def spec(task: str = "a", attempt: int = 0) -> TrialSpec:
+    nowhere = Path("nowhere")
+    return TrialSpec(f"{task}-1", nowhere / task, attempt, nowhere, "m", 1.0, "", {}, nowhere)
+
+
+def ask(open_endpoint: OpenEndpoint, calls: int, trial: TrialSpec | None = None) -> list[Any]:
+    """What so many calls of one trial are answered: a text, or the status of an error.
+
+    Raises:
+        ServiceFailure: As the endpoint at its end.
+    """
+    ledger = MemoryLedger()
+    ledger.open("run", None)
+    ledger.hold("run", "call", 0)
+    tab = Tab(Meter(ledger, "run", "call"))
+    serve = open_endpoint(trial or spec(), tab, lambda: None)
+
+    async def run() -> list[Any]:
+        listener = socket.create_server(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/chat/completions"
+        body = {"model": "m", "n": 1, "messages": [{"role": "user", "content": "?"}]}
+        answers: list[Any] = []
+        async with serve(listener), httpx.AsyncClient(timeout=60) as client:
+            for _ in range(calls):
+                answer = await client.post(url, json=body)
+                good = answer.status_code == 200
+                answers.append(
+                    answer.json()["choices"][0]["message"]["content"]
+                    if good
+                    else answer.status_code
+                )
+        return answers
+
+    try:
+        return asyncio.run(run())
+    finally:
+        tab.settle()
+        assert [hold.call_id for hold in ledger.open_holds("run")] == ["call"]
+
+
+def scripted(*outcomes: str | Failure, heard: Replies | None = None) -> TrialEndpoints:
+    return TrialEndpoints(cast(InferenceService, Scripted(outcomes)), heard)
+
+
+@pytest.mark.parametrize("outcomes", [[GONE], ["hello", GONE], [GONE, "hello", GONE]])
+def test_a_trial_whose_last_call_the_service_failed_is_lost(
+    outcomes: list[str | Failure],
+) -> None:
+    with pytest.raises(ServiceFailure, match="the server is gone"):
+        ask(scripted(*outcomes), len(outcomes))
+
+
+@pytest.mark.parametrize(
+    "outcomes", [["hello"], [GONE, "hello"], [BadCall("too long")], [ILL], [GONE, ILL]]
+)
+def test_a_trial_that_was_answered_or_told_why_not_is_not_lost(
+    outcomes: list[str | Failure],
+) -> None:
+    assert len(ask(scripted(*outcomes), len(outcomes))) == len(outcomes)
+
+
+def test_a_trial_that_never_calls_has_lost_nothing() -> None:
+    assert ask(scripted(), 0) == []
+
+
+def test_a_cancelled_trial_is_cancelled_and_not_lost() -> None:
+    async def run() -> None:
+        ledger = MemoryLedger()
+        ledger.open("run", None)
+        tab = Tab(Meter(ledger, "run", "call"))
+        listener = socket.create_server(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/chat/completions"
+        body = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
+        async with scripted(GONE)(spec(), tab, lambda: None)(listener):
+            async with httpx.AsyncClient(timeout=60) as client:
+                assert (await client.post(url, json=body)).status_code == 502
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+
+
+def test_the_replies_of_first_attempts_are_kept_by_task() -> None:
+    heard = Replies()
+    ask(scripted("1", BadCall("no"), "2", heard=heard), 3, spec("a"))
+    ask(scripted("3", heard=heard), 1, spec("b"))
+    ask(scripted("4", heard=heard), 1, spec("b", attempt=1))
+    with suppress(ServiceFailure):
+        ask(scripted(GONE, heard=heard), 1, spec("c"))
+    assert heard.by_task == {"a": ["1", "2"], "b": ["3"]}
+
+
+def test_canned_replies_come_in_turn_and_over_again_for_each_trial() -> None:
+    canned = CannedEndpoints({"a": ["1", "2"], "b": []})
+    assert ask(canned, 3, spec("a")) == ["1", "2", "1"]
+    assert ask(canned, 1, spec("a")) == ["1"]
+    assert ask(canned, 2, spec("b")) == ["", ""]
+    assert ask(canned, 1, spec("c")) == [""]
