@@ -16,6 +16,7 @@ from rsigym.envs.official import Official
 from rsigym.envs.run_folder import RunFolder
 from rsigym.envs.scoreboard import Scoreboard
 from rsigym.envs.submission import RunService
+from rsigym.local.loss import open_loss
 from rsigym.local.tinker.shared import shared_tinker_server
 from rsigym.platform.home import home
 from rsigym.platform.journal import JOURNAL, Journal
@@ -103,7 +104,15 @@ def _open(
     )
     trials = _trials(setup, inference, loop)
     evaluation = EvaluationService(setup.development, inference, trials, workspace, records, jobs)
-    training = TrainingService(client, workspace, records, setup.prices, jobs, setup.model)
+    training = TrainingService(
+        client,
+        workspace,
+        records,
+        setup.prices,
+        jobs,
+        setup.model,
+        lambda source: open_loss(source, isolation=setup.isolation),
+    )
     official = Official(
         tasks=setup.official,
         n_attempts=experiment.n_attempts,

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from rsigym.local.loss import open_loss
+from rsigym.local.sandbox import choose_isolation
 from rsigym.local.tinker.process import TinkerServer
 from rsigym.local.tinker.shared import shared_tinker_server
 from rsigym.operations.inference import InferenceChat, Message
@@ -69,7 +71,13 @@ def service(bench: Bench, client: TinkerClient) -> Iterator[TrainingService]:
 
 def _service(bench: Bench, client: TinkerClient, prices: PriceBook = PRICES) -> TrainingService:
     return TrainingService(
-        client, bench.workspace, bench.folder / "records", prices, bench.jobs, "tiny"
+        client,
+        bench.workspace,
+        bench.folder / "records",
+        prices,
+        bench.jobs,
+        "tiny",
+        lambda source: open_loss(source, isolation=choose_isolation("auto"), call_s=20),
     )
 
 
