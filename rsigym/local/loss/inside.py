@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from rsigym.local.loss.frames import read_frame, write_frame
-from rsigym.local.loss.room import enter_room, limit
+from rsigym.local.loss.room import die_with_parent, enter_room, limit
 
 if TYPE_CHECKING:
     from tinker import Datum
@@ -29,6 +29,7 @@ _MOST_CHARACTERS = 8000
 
 def main() -> None:
     """Serve on standard input and output until the parent closes its end."""
+    die_with_parent()
     commands, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)

@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import NoReturn
 
-__all__ = ["enter_room", "limit"]
+__all__ = ["die_with_parent", "enter_room", "limit"]
 
 _USER = 65533
 """Whom a process of root becomes outside; Debian reserves it."""
@@ -53,7 +53,7 @@ def enter_room() -> None:
             _map_users(child)
             os.write(say_mapped, b".")
         _end_as(child)
-    _die_with_parent()
+    die_with_parent()
     os.unshare(_SPACES)
     os.write(say_ready, b".")
     os.read(mapped, 1)
@@ -114,10 +114,11 @@ def _give_up() -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)
     _check(_libc.capset(header, (ctypes.c_uint32 * 6)()))
     _check(_libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-    _die_with_parent()  # which a change of users had undone
+    die_with_parent()  # which a change of users had undone
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Be killed when the thread ends that started this process, whatever it is at."""
     _check(_libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0))
 
 
