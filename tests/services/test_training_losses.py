@@ -12,6 +12,9 @@ import torch
 from perf.plain import PlainModel
 from rsigym.local.loss import open_loss
 from rsigym.local.sandbox import choose_isolation
+from rsigym.local.tinker.architecture import Architecture
+from rsigym.local.tinker.lora import Adapter
+from rsigym.local.tinker.specs import LoraSpec
 from rsigym.operations.training import (
     AdamParams,
     LoraConfig,
@@ -242,9 +245,13 @@ def test_200_records_are_learned_as_a_plain_loop_learns_them(
 
 
 def _plain_loop(folder: Path, data: list[Rendered], rates: list[float]) -> list[float]:
-    """What a user writes: the mean loss of each step's trained tokens."""
-    torch.manual_seed(0)
+    """What a user writes, from the same adapter: the mean loss of each step's trained tokens."""
     model = PlainModel(folder, torch.float32, rank=LORA.rank)
+    start = Adapter(Architecture.read(folder), LoraSpec(LORA.rank, seed=LORA.seed))
+    start.initialise()
+    with torch.no_grad():
+        for ours, theirs in zip(model.parameters, start.named(start.vector).values(), strict=True):
+            ours.copy_(theirs)
     optimizer = torch.optim.AdamW(
         model.parameters,
         betas=(ADAM.beta1, ADAM.beta2),
@@ -254,8 +261,8 @@ def _plain_loop(folder: Path, data: list[Rendered], rates: list[float]) -> list[
     losses: list[float] = []
     for epoch in range(2):
         order = np.random.default_rng((LORA.seed, epoch)).permutation(len(data))
-        for start in range(0, len(data), 16):
-            batch = [data[index] for index in order[start : start + 16]]
+        for first in range(0, len(data), 16):
+            batch = [data[index] for index in order[first : first + 16]]
             longest = max(len(each.tokens) for each in batch)
             tokens, weights = torch.zeros((2, len(batch), longest)).unbind()
             for row, each in enumerate(batch):
