@@ -279,9 +279,10 @@ def test_a_server_that_dies_ends_what_it_did_and_the_next_call_works(
     service = _service(bench, client)
     inference = InferenceService(client, PRICES, ["tiny"], loop, require_own=lambda _: None)
 
-    handle = _handle(bench.call(service, _submit(config=_config(num_epochs=100))))
+    config = _config(num_epochs=100, checkpoint_every=1)
+    handle = _handle(bench.call(service, _submit(config=config)))
     job = bench.jobs.get(handle, TrainingJob)
-    _until(lambda: job.summary()["step"] != 0)
+    _until(lambda: job.summary()["checkpoint"] is not None)
     trial = TrialModel(inference, "tiny", meter := bench.meter(0), PLENTY)
     sampling = loop.submit(trial.complete(LONG_CHAT))
     piece = f"{meter.call_id}/1"
@@ -298,5 +299,6 @@ def test_a_server_that_dies_ends_what_it_did_and_the_next_call_works(
     meter.settle()
     assert meter.spent == 0
 
-    assert _ended(bench, service, _handle(bench.call(service, _submit())))["state"] == "done"
+    rest = _submit(init_from=status["checkpoints"][-1]["state"])
+    assert _ended(bench, service, _handle(bench.call(service, rest)))["state"] == "done"
     client.close()

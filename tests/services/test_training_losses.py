@@ -74,10 +74,14 @@ def _config(**fields: Any) -> TrainingConfig:
     return TrainingConfig.model_validate(CONFIG.model_dump(exclude_unset=True) | fields)
 
 
+def _submit(**fields: Any) -> TrainingSubmit:
+    given: dict[str, Any] = {"data": CHATS, "config": CONFIG}
+    return TrainingSubmit(**given | fields)
+
+
 def _run(bench: Bench, service: TrainingService, **fields: Any) -> dict[str, Any]:
     """The status of a run that has ended, with the answer to its submission as `answer`."""
-    given = {"data": CHATS, "config": CONFIG} | fields
-    answer = bench.call(service, TrainingSubmit(**given))
+    answer = bench.call(service, _submit(**fields))
     handle = str(answer["handle"])
     bench.jobs.wait([handle], 120)
     return {**bench.call(service, TrainingStatus(handle=handle)), "answer": answer}
@@ -226,7 +230,7 @@ def test_what_no_loss_can_be_made_of_is_refused_before_it_costs(
     bench.workspace.write_text("empty.py", "x = 1")
     bench.workspace.write_text("long.py", OWN + "#" * 2**17)
     with pytest.raises(BadCall, match=says):
-        service.prepare(TrainingSubmit(**{"data": CHATS, "config": CONFIG} | fields))
+        service.prepare(_submit(**fields))
 
 
 def test_200_records_are_learned_as_a_plain_loop_learns_them(

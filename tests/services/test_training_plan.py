@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rsigym.operations.json_value import Json
 from rsigym.operations.training import AdamParams, LoraConfig, TrainingConfig
 from rsigym.platform.errors import BadCall
 from rsigym.services.renderer import Renderer
@@ -31,7 +32,7 @@ def _plan(folder: Path, records: Iterable[dict[str, Any]], **config: Any) -> Pla
     (folder / "d.jsonl").write_text("\n".join(map(json.dumps, records)))
     return make_plan(
         open_data("d.jsonl", Workspace(folder)),
-        TrainingConfig(records="tokens", **{"batch_size": 2} | config),
+        TrainingConfig.model_validate({"records": "tokens", "batch_size": 2} | config),
         TokenLists(384, "unread"),
         context=CONTEXT,
         passes=1,
@@ -52,7 +53,10 @@ def test_a_record_of_100_000_tokens_is_truncated_skipped_or_refused(tmp_path: Pa
 
 
 def test_a_long_conversation_is_cut_like_any(tmp_path: Path, renderer: Renderer) -> None:
-    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b " * 100_000}]
+    messages: list[Json] = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b " * 100_000},
+    ]
     plan = make_plan(
         open_data([{"messages": messages}], Workspace(tmp_path)),
         TrainingConfig(batch_size=1),
