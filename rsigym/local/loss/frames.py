@@ -2,21 +2,21 @@
 
 import json
 import struct
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 __all__ = ["read_frame", "write_frame"]
 
 _SIZES = struct.Struct("!QQ")
 
 
-def write_frame(pipe: BinaryIO, message: dict[str, Any], numbers: bytes = b"") -> None:
+def write_frame(pipe: IO[bytes], message: dict[str, Any], numbers: bytes = b"") -> None:
     """Send one message."""
     text = json.dumps(message).encode()
     pipe.write(_SIZES.pack(len(text), len(numbers)) + text + numbers)
     pipe.flush()
 
 
-def read_frame(pipe: BinaryIO, most: int) -> tuple[dict[str, Any], bytes]:
+def read_frame(pipe: IO[bytes], most: int) -> tuple[dict[str, Any], bytes]:
     """Receive one of at most `most` bytes.
 
     Raises:
@@ -32,7 +32,7 @@ def read_frame(pipe: BinaryIO, most: int) -> tuple[dict[str, Any], bytes]:
     return message, _exactly(pipe, numbers)
 
 
-def _exactly(pipe: BinaryIO, size: int) -> bytes:
+def _exactly(pipe: IO[bytes], size: int) -> bytes:
     data = pipe.read(size)
     if len(data) < size:
         raise EOFError

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -34,18 +34,30 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 class LossProcess:
     """Computes a loss of batch after batch. For one thread."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: BinaryIO, call_s: float):
+    def __init__(self, process: subprocess.Popen[bytes], log: IO[bytes], call_s: float):
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._log, self._call_s = process, log, call_s
         self._commands, self._answers = process.stdin, process.stdout
-        self._ready = False
         self._hung = False
 
-    def send(self, settings: dict[str, Any]) -> None:
-        """Tell it what it needs to know to begin."""
-        with suppress(BrokenPipeError):  # it ended at once, which the first call will say
-            write_frame(self._commands, settings)
+    def start(self, settings: dict[str, Any]) -> None:
+        """Tell it what it needs to know, and wait until it is ready.
+
+        Raises:
+            ServiceFailure: It did not start.
+        """
+        try:
+            with self._deadline(_START_S):
+                write_frame(self._commands, settings)
+                read_frame(self._answers, _MOST_TEXT)
+        except (EOFError, BrokenPipeError):
+            self._log.seek(0)
+            said = self._log.read().decode(errors="replace").strip().splitlines()
+            raise ServiceFailure(
+                f"the process of the loss did not start: {said[-1] if said else 'it said nothing'}",
+                side="sandbox",
+            ) from None
 
     def __call__(
         self,
@@ -63,9 +75,7 @@ class LossProcess:
         Raises:
             BadCall: The agent's code failed, with its `traceback`; or it ended, hung, or answered
                 something else.
-            ServiceFailure: The process did not start.
         """
-        self._await_ready()
         headers = [
             {"length": len(each), "tokens": text.tolist(), "inputs": [*names]}
             for text, names, each in zip(tokens, inputs, logprobs, strict=True)
@@ -84,21 +94,6 @@ class LossProcess:
         except (ValueError, RecursionError) as error:
             raise BadCall(f"the process of the loss answered nonsense: {error}") from None
         return _checked(message, raw, lengths)
-
-    def _await_ready(self) -> None:
-        if self._ready:
-            return
-        try:
-            with self._deadline(_START_S):
-                read_frame(self._answers, _MOST_TEXT)
-        except (EOFError, ValueError):
-            self._log.seek(0)
-            said = self._log.read().decode(errors="replace").strip().splitlines()
-            raise ServiceFailure(
-                f"the process of the loss did not start: {said[-1] if said else 'it said nothing'}",
-                side="sandbox",
-            ) from None
-        self._ready = True
 
     @contextmanager
     def _deadline(self, seconds: float) -> Iterator[None]:
@@ -155,18 +150,21 @@ def _checked(
 def open_loss(
     source: str, *, isolation: Isolation, call_s: float = _CALL_S
 ) -> Iterator[LossProcess]:
-    """Start the process of a loss; it ends with the block.
-
-    It starts while its caller goes on: only the first call waits for it.
+    """Start the process of a loss, in seconds; it ends with the block.
 
     Args:
         source: Python that defines `loss_fn(data, logprobs) -> (loss, metrics)`.
         isolation: With `bubblewrap` it is locked up by the same means of the kernel; with
             `process` it has limits and nothing else.
         call_s: Seconds that it has for a batch.
+
+    Raises:
+        ServiceFailure: It does not start here.
     """
     root = str(Path(rsigym.__file__).parents[1])
-    program = "import sys; sys.path.insert(0, sys.argv[1]); from rsigym.local.loss.inside import main"
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from rsigym.local.loss.inside import main"
+    )
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", f"{program}; main()", root],
@@ -178,7 +176,7 @@ def open_loss(
         )
         loss = LossProcess(process, log, call_s)
         try:
-            loss.send(
+            loss.start(
                 {"source": source, "locked": isolation == "bubblewrap", "memory_mb": _MEMORY_MB}
             )
             yield loss
