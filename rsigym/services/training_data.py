@@ -18,7 +18,7 @@ from rsigym.services.workspace_files import Workspace
 
 __all__ = ["Record", "TrainingData", "open_data"]
 
-_MAX_LINE = 4 * 2**20
+_MAX_LINE = 8 * 2**20
 """Bytes of one line: more is a file without line breaks, which would be read into memory whole."""
 
 _BOM = b"\xef\xbb\xbf"
