@@ -172,23 +172,26 @@ class TrainingRun(TrainingJob):
                 outcome = "cancelled"
                 break
             try:
-                meter = self._meter.piece(self._cost(step)) if step else self._meter
+                self._paid_step(trainer, objective, step)
             except BudgetExhausted as exhausted:
                 outcome, reason = "exhausted", exhausted
                 break
-            try:
-                self._step(trainer, objective, step, meter)
             except LossFailed as failed:
                 outcome, reason = "failed", failed
                 break
-            finally:
-                meter.settle()
             self._jobs.changed()
             every = self._plan.config.checkpoint_every
             if every is not None and (step + 1) % every == 0:
                 self._save(trainer)
         self._save(trainer)
         return outcome, reason
+
+    def _paid_step(self, trainer: Trainer, objective: Objective, step: int) -> None:
+        meter = self._meter.piece(self._cost(step)) if step else self._meter
+        try:
+            self._step(trainer, objective, step, meter)
+        finally:
+            meter.settle()
 
     def _step(self, trainer: Trainer, objective: Objective, step: int, meter: Meter) -> None:
         batch, rate = self._plan.batch(step), self._plan.learning_rate(step)
