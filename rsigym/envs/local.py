@@ -17,6 +17,7 @@ from rsigym.envs.run_folder import RunFolder
 from rsigym.envs.scoreboard import Scoreboard
 from rsigym.envs.submission import RunService
 from rsigym.local.e2b.shared import shared_e2b_server
+from rsigym.local.loss import open_loss
 from rsigym.local.sandbox import Isolation
 from rsigym.local.tinker.shared import shared_tinker_server
 from rsigym.platform.home import home
@@ -109,7 +110,15 @@ def _open(
     )
     trials = _trials(setup, inference, loop)
     evaluation = EvaluationService(setup.development, inference, trials, workspace, records, jobs)
-    training = TrainingService(client, workspace, records, setup.prices, jobs, setup.model)
+    training = TrainingService(
+        client,
+        workspace,
+        records,
+        setup.prices,
+        jobs,
+        setup.model,
+        lambda source: open_loss(source, isolation=setup.isolation),
+    )
     official = Official(
         tasks=setup.official,
         n_attempts=experiment.n_attempts,

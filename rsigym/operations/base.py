@@ -14,6 +14,7 @@ __all__ = [
     "HarnessPath",
     "ModelName",
     "Operation",
+    "RendererName",
     "Service",
     "WorkspacePath",
 ]
@@ -65,6 +66,17 @@ Checkpoint = Annotated[
         pattern=r"^tinker://",
         description="A checkpoint that training answered, tinker://….",
         examples=["tinker://model/weights/final"],
+    ),
+]
+RendererName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=64,
+        description=(
+            "chat_template: the model's own. Or one of tinker-cookbook by name: qwen3_5, say, "
+            "or qwen3_5_preserve_thinking, which keeps the thoughts of earlier turns."
+        ),
     ),
 ]
 BenchmarkName = Annotated[

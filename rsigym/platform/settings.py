@@ -11,6 +11,8 @@ from rsigym.platform.frozen import FrozenDict
 
 __all__ = ["DEFAULTS", "Setting", "normal", "same", "settings", "with_settings"]
 
+_BESIDE = ("loss", "init_from")
+
 
 class Setting(NamedTuple):
     """One leaf of a call's configuration: its value, and whether the caller gave it."""
@@ -21,8 +23,9 @@ class Setting(NamedTuple):
 
 
 def settings(call: TrainingSubmit) -> Iterator[Setting]:
-    """Every setting of a call, `init_from` and the leaves of `config`."""
-    yield Setting("init_from", call.init_from, "init_from" in call.model_fields_set)
+    """Every setting of a call: those beside `config`, and the leaves of it."""
+    for name in _BESIDE:
+        yield Setting(name, getattr(call, name), name in call.model_fields_set)
     yield from _leaves(call.config, "", "config" in call.model_fields_set)
 
 
@@ -36,7 +39,7 @@ def with_settings(call: TrainingSubmit, values: Mapping[str, Json]) -> TrainingS
     for path, value in values.items():
         *parents, leaf = path.split(".")
         node: dict[str, Any] = arguments
-        for name in parents if path == "init_from" else ("config", *parents):
+        for name in parents if path in _BESIDE else ("config", *parents):
             node = node.setdefault(name, {})
         node[leaf] = value
     return TrainingSubmit.model_validate(arguments)

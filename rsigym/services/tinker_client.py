@@ -82,6 +82,11 @@ class TinkerClient:
                 )
             return self._renderers[key]
 
+    def vocabulary(self, base_model: str) -> int:
+        """How many tokens a base model's tokenizer has."""
+        with self._lock:
+            return len(self._connection().tokenizer(base_model))
+
     @contextmanager
     def trainer(
         self, base_model: str, lora: LoraConfig, init_from: str | None

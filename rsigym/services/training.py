@@ -2,12 +2,19 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rsigym.operations import Operation
-from rsigym.operations.training import TrainingCancel, TrainingStatus, TrainingSubmit
+from rsigym.operations.training import (
+    TrainingCancel,
+    TrainingConfig,
+    TrainingStatus,
+    TrainingSubmit,
+)
 from rsigym.platform.errors import BadCall
 from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
@@ -21,7 +28,10 @@ from rsigym.services.tinker_connection import ServedModel
 from rsigym.services.training_data import TrainingData, open_data
 from rsigym.services.training_job import Origin, TrainingJob, TrainingRun, require_own
 from rsigym.services.training_log import TrainingLog
+from rsigym.services.training_losses import LOSSES, check_loss, read_loss
+from rsigym.services.training_objective import BuiltIn, Custom, Objective, OpenLoss
 from rsigym.services.training_plan import Plan, make_plan
+from rsigym.services.training_records import Chats, Reader, Signals, TokenLists
 from rsigym.services.workspace_files import Workspace
 
 __all__ = ["TrainingService"]
@@ -37,6 +47,7 @@ class TrainingService:
         prices: What a token costs.
         jobs: Where runs are entered.
         default_model: The base model of a config that names none.
+        open_loss: Starts the sandboxed process of an agent's own loss.
     """
 
     def __init__(
@@ -47,6 +58,7 @@ class TrainingService:
         prices: PriceBook,
         jobs: Jobs,
         default_model: str,
+        open_loss: OpenLoss,
     ):
         self._client = client
         self._workspace = workspace
@@ -54,6 +66,7 @@ class TrainingService:
         self._prices = prices
         self._jobs = jobs
         self._default_model = default_model
+        self._open_loss = open_loss
 
     def prepare(self, operation: Operation) -> Prepared:
         match operation:
@@ -92,24 +105,65 @@ class TrainingService:
             self._jobs.restore(TrainingJob(folder.name, log, past(about["call"])))
 
     def _submit(self, operation: TrainingSubmit) -> Prepared:
+        config = operation.config
         _check_config(operation)
+        loss = operation.loss and read_loss(operation.loss, self._workspace)
         data = open_data(operation.data, self._workspace)
         origin = self._origin(operation)
         model = self._served(origin.base_model)
         price = self._prices.tokens(model.name).train
-        renderer = self._client.renderer(model.name)
-        plan = make_plan(data, operation.config, renderer, model.context)
+        plan = make_plan(
+            data,
+            config,
+            self._reader(operation, model),
+            context=model.context,
+            passes=Custom.passes if loss else BuiltIn(config).passes,
+            folder=self._records,
+        )
+        quote = _quote(plan, price)
+
+        def make(handle: str, meter: Meter) -> TrainingRun:
+            folder = self._folder(handle, data, plan, origin, meter)
+            if loss:
+                (folder / "loss.py").write_text(loss, encoding="utf-8")
+            return TrainingRun(
+                handle,
+                TrainingLog(folder, plan.steps),
+                meter,
+                plan=plan,
+                origin=origin,
+                objective=lambda: self._objective(config, loss),
+                price=price,
+                client=self._client,
+                jobs=self._jobs,
+            )
 
         def perform(meter: Meter) -> Evidence:
-            job = self._jobs.add(
-                "training", lambda handle: self._make(handle, data, plan, origin, price, meter)
-            )
+            job = self._jobs.add("training", lambda handle: make(handle, meter))
             meter.detach()
             job.start()
             return _answer(job.handle, plan, origin, quote)
 
-        quote = _quote(plan, price)
         return Prepared(perform, quote)
+
+    def _reader(self, operation: TrainingSubmit, model: ServedModel) -> Reader[Any]:
+        config = operation.config
+        signals: Signals = "required" if LOSSES[config.loss_fn].reinforces else "unread"
+        if operation.loss:
+            signals = "optional"
+        if config.records == "tokens":
+            return TokenLists(self._client.vocabulary(model.name), signals)
+        return Chats(
+            self._client.renderer(model.name, config.renderer), config.train_on_what, signals
+        )
+
+    @contextmanager
+    def _objective(self, config: TrainingConfig, loss: str | None) -> Iterator[Objective]:
+        if loss is None:
+            yield BuiltIn(config)
+        else:
+            with self._open_loss(loss) as custom:
+                yield Custom(config, custom)
 
     def _origin(self, operation: TrainingSubmit) -> Origin:
         wanted, path = operation.config.base_model, operation.init_from
@@ -137,15 +191,10 @@ class TrainingService:
             raise BadCall(f"base model {base_model!r} cannot be trained here; these can: {served}")
         return model
 
-    def _make(
-        self,
-        handle: str,
-        data: TrainingData,
-        plan: Plan,
-        origin: Origin,
-        price: int,
-        meter: Meter,
-    ) -> TrainingRun:
+    def _folder(
+        self, handle: str, data: TrainingData, plan: Plan, origin: Origin, meter: Meter
+    ) -> Path:
+        """The run's own, with what it is made of."""
         folder = self._records / handle
         folder.mkdir(parents=True, exist_ok=True)
         data.keep(folder / "data.jsonl")
@@ -157,16 +206,7 @@ class TrainingService:
             "call": meter.call_id,
         }
         write_json(folder / "config.json", about)
-        return TrainingRun(
-            handle,
-            TrainingLog(folder, plan.steps),
-            meter,
-            plan=plan,
-            origin=origin,
-            price=price,
-            client=self._client,
-            jobs=self._jobs,
-        )
+        return folder
 
 
 def _check_config(operation: TrainingSubmit) -> None:
@@ -174,18 +214,18 @@ def _check_config(operation: TrainingSubmit) -> None:
     lora = config.lora_config
     if not (lora.train_mlp or lora.train_attn or lora.train_unembed):
         raise BadCall("lora_config trains nothing: set train_mlp, train_attn or train_unembed")
-    if config.loss_fn_config:
-        named = ", ".join(config.loss_fn_config)
-        raise BadCall(f"loss_fn {config.loss_fn} has no settings, so leave out {named}")
+    if operation.loss and "loss_fn" in config.model_fields_set:
+        raise BadCall("give loss or config.loss_fn, not both")
+    check_loss(config.loss_fn, config.loss_fn_config)
 
 
 def _quote(plan: Plan, price: int) -> Quote:
-    tokens = sum(plan.step_tokens)
+    tokens = plan.billed_tokens
     cost = tokens * price
     return Quote(
         expected=cost,
         worst=cost,
-        hold=plan.step_tokens[0] * price,
+        hold=plan.cost(0, price),
         items=(Item("training", "train", tokens, "token", price),),
     )
 
@@ -196,8 +236,9 @@ def _answer(handle: str, plan: Plan, origin: Origin, quote: Quote) -> Evidence:
         "base_model": origin.base_model,
         "records": len(plan.data),
         "tokens": plan.tokens,
-        "trained_tokens": plan.trained_tokens,
+        "trained_tokens": plan.data.trained_tokens,
         "truncated": plan.truncated,
+        "skipped": plan.skipped,
         "steps": plan.steps,
         "quote_usd": to_usd(quote.worst),
     }

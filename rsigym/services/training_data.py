@@ -1,4 +1,4 @@
-"""Training data: messages JSONL, or records given inline, checked one by one.
+"""Training data: a JSONL file, or records given inline, read one by one.
 
 Lines end with LF or CRLF; a line separator inside a string, such as U+2028, is text. Whatever
 the bytes are, reading them gives records or one `BadCall` that names the first bad line.
@@ -7,36 +7,35 @@ the bytes are, reading them gives records or one `BadCall` that names the first 
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import BadCall
-from rsigym.services.chat_messages import ChatMessage, check_record
 from rsigym.services.workspace_files import Workspace
 
 __all__ = ["Record", "TrainingData", "open_data"]
 
-_MAX_LINE = 4 * 2**20
+_MAX_LINE = 8 * 2**20
 """Bytes of one line: more is a file without line breaks, which would be read into memory whole."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """One conversation to train on.
+class Record[T]:
+    """One record to train on.
 
     Attributes:
         where: "line" in a file, "record" inline; with `number`, from 1, it finds the record again.
-        messages: At least one of them is an assistant's.
+        value: What it was read as.
     """
 
     where: str
     number: int
-    messages: list[ChatMessage]
+    value: T
 
 
 class TrainingData(Protocol):
@@ -48,8 +47,11 @@ class TrainingData(Protocol):
 
     name: str
 
-    def records(self) -> Iterator[Record]:
+    def records[T](self, read: Callable[[object], T]) -> Iterator[Record[T]]:
         """The records in order, in bounded memory.
+
+        Args:
+            read: Makes of a JSON value what a record is; raises `BadCall` where it is none.
 
         Raises:
             BadCall: Behind the last good record before it: something that is no record, or
@@ -81,8 +83,8 @@ class _File:
         self._path = path
         self._digest = _digest(path)
 
-    def records(self) -> Iterator[Record]:
-        yield from _checked(_lines(self._path), self.name, "line")
+    def records[T](self, read: Callable[[object], T]) -> Iterator[Record[T]]:
+        yield from _checked(_lines(self._path), self.name, "line", read)
 
     def keep(self, path: Path) -> None:
         shutil.copyfile(self._path, path)
@@ -99,8 +101,8 @@ class _Inline:
     def __init__(self, data: list[dict[str, Json]]):
         self._data = data
 
-    def records(self) -> Iterator[Record]:
-        yield from _checked(enumerate(self._data, start=1), self.name, "record")
+    def records[T](self, read: Callable[[object], T]) -> Iterator[Record[T]]:
+        yield from _checked(enumerate(self._data, start=1), self.name, "record", read)
 
     def keep(self, path: Path) -> None:
         with path.open("w", encoding="utf-8") as file:
@@ -112,9 +114,12 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _checked(
-    items: Iterable[tuple[int, bytes | dict[str, Json]]], name: str, where: str
-) -> Iterator[Record]:
+def _checked[T](
+    items: Iterable[tuple[int, bytes | dict[str, Json]]],
+    name: str,
+    where: str,
+    read: Callable[[object], T],
+) -> Iterator[Record[T]]:
     """The good items until the first bad one; the bad ones after it are only counted."""
     first: BadCall | None = None
     bad = seen = 0
@@ -122,7 +127,7 @@ def _checked(
         seen += 1
         try:
             value = _parse(item) if isinstance(item, bytes) else item
-            record = Record(where, number, check_record(value))
+            record = Record(where, number, read(value))
         except BadCall as error:
             bad += 1
             first = first or BadCall(

@@ -1,7 +1,8 @@
 """A training run at work: step by step, each step held before it runs and booked after it."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -12,10 +13,11 @@ from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
 from rsigym.platform.money import to_usd
 from rsigym.services.jobs import Jobs, JobState
-from rsigym.services.renderer import Rendered
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.tinker_trainer import Trainer
+from rsigym.services.training_example import Example
 from rsigym.services.training_log import Checkpoint, TrainingLog
+from rsigym.services.training_objective import LossFailed, Objective, Outcome
 from rsigym.services.training_plan import Plan
 
 __all__ = ["Origin", "TrainingJob", "TrainingRun", "require_own"]
@@ -94,11 +96,16 @@ class TrainingJob:
 class TrainingRun(TrainingJob):
     """A training run at work, in a thread of its own.
 
+    Whatever ends it, the weights that were paid for are saved, unless they are no numbers any more
+    or the endpoint is lost. A lost endpoint fails the run, with the checkpoints it had: nothing is
+    done, or paid, twice. Whoever wants to go on submits the rest with `init_from`.
+
     Args:
         meter: Holds the first step's cost.
         plan: What it does.
         origin: What it starts from.
-        price: Nano-USD a trained token.
+        objective: Makes what is minimized ready, for as long as the run goes on.
+        price: Nano-USD a token of a pass.
         client: Where it trains.
         jobs: Who is told of every step.
     """
@@ -111,12 +118,14 @@ class TrainingRun(TrainingJob):
         *,
         plan: Plan,
         origin: Origin,
+        objective: Callable[[], AbstractContextManager[Objective]],
         price: int,
         client: TinkerClient,
         jobs: Jobs,
     ):
         super().__init__(handle, log, meter)
         self._plan, self._origin, self._price = plan, origin, price
+        self._objective = objective
         self._client, self._jobs = client, jobs
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"rsigym-{handle}", daemon=True)
@@ -139,20 +148,24 @@ class TrainingRun(TrainingJob):
             state, error = self._outcome()
             self._meter.settle()
         finally:
+            self._plan.data.close()
             self._log.end(state, error.evidence()["error"] if error else None)
             self._jobs.changed()
 
     def _outcome(self) -> tuple[JobState, Failure | None]:
         origin, lora = self._origin, self._plan.config.lora_config
         try:
-            with self._client.trainer(origin.base_model, lora, origin.init_from) as trainer:
-                return self._train(trainer)
+            with (
+                self._objective() as objective,
+                self._client.trainer(origin.base_model, lora, origin.init_from) as trainer,
+            ):
+                return self._train(trainer, objective)
         except Failure as failure:
             return "failed", failure
         except Exception as bug:  # noqa: BLE001 - nothing else would tell the agent
             return "failed", ServiceFailure(f"training failed: {type(bug).__name__}: {bug}")
 
-    def _train(self, trainer: Trainer) -> tuple[JobState, Failure | None]:
+    def _train(self, trainer: Trainer, objective: Objective) -> tuple[JobState, Failure | None]:
         """Step until the end, a cancel or the end of the money; the work paid for is kept."""
         outcome: JobState = "done"
         reason: Failure | None = None
@@ -161,14 +174,13 @@ class TrainingRun(TrainingJob):
                 outcome = "cancelled"
                 break
             try:
-                meter = self._meter.piece(self._cost(step)) if step else self._meter
+                self._paid_step(trainer, objective, step)
             except BudgetExhausted as exhausted:
                 outcome, reason = "exhausted", exhausted
                 break
-            try:
-                self._step(trainer, step, meter)
-            finally:
-                meter.settle()
+            except LossFailed as failed:
+                outcome, reason = "failed", failed
+                break
             self._jobs.changed()
             every = self._plan.config.checkpoint_every
             if every is not None and (step + 1) % every == 0:
@@ -176,15 +188,25 @@ class TrainingRun(TrainingJob):
         self._save(trainer)
         return outcome, reason
 
-    def _step(self, trainer: Trainer, step: int, meter: Meter) -> None:
+    def _paid_step(self, trainer: Trainer, objective: Objective, step: int) -> None:
+        meter = self._meter.piece(self._cost(step)) if step else self._meter
+        try:
+            self._step(trainer, objective, step, meter)
+        finally:
+            meter.settle()
+
+    def _step(self, trainer: Trainer, objective: Objective, step: int, meter: Meter) -> None:
         batch, rate = self._plan.batch(step), self._plan.learning_rate(step)
-        logprobs = trainer.step(batch, self._plan.config.adam_params, rate)
         tokens = self._plan.step_tokens[step]
-        meter.charge(Item("training", "train", tokens, "token", self._price))
+
+        def charge() -> None:
+            meter.charge(Item("training", "train", tokens, "token", self._price))
+
+        outcome = objective.step(trainer, batch, rate, charge)
         self._log.note(
             {
                 "step": step + 1,
-                "nll": _nll(batch, logprobs),
+                **_metrics(batch, outcome),
                 "lr": rate,
                 "tokens": tokens,
                 "cost_usd": to_usd(self._cost(step)),
@@ -192,7 +214,7 @@ class TrainingRun(TrainingJob):
         )
 
     def _cost(self, step: int) -> int:
-        return self._plan.step_tokens[step] * self._price
+        return self._plan.cost(step, self._price)
 
     def _save(self, trainer: Trainer) -> None:
         """Save what the weights are now, once; saving is free."""
@@ -210,13 +232,14 @@ def require_own(path: str, jobs: Jobs) -> None:
         )
 
 
-def _nll(batch: Sequence[Rendered], logprobs: Sequence[np.ndarray]) -> float:
-    """Negative log-likelihood per trained token, before the step."""
-    weights = np.concatenate([record.weights[1:] for record in batch])
-    nll = -float(np.dot(weights, np.concatenate(logprobs)) / weights.sum())
-    if not np.isfinite(nll):
+def _metrics(batch: Sequence[Example], outcome: Outcome) -> dict[str, Json]:
+    """Before the step: the mean negative log-likelihood of the trained tokens, and the loss."""
+    trained = np.concatenate([example.trained for example in batch])
+    nll = -float(np.concatenate(outcome.logprobs)[trained].mean(dtype=np.float64))
+    if not np.isfinite([nll, outcome.loss]).all():
         raise BadCall(
             "training diverged: the loss is not a finite number any more; set the learning rate "
             "lower, or grad_clip_norm"
         )
-    return nll
+    own: dict[str, Json] = {"metrics": {**outcome.metrics}} if outcome.metrics else {}
+    return {"nll": nll, "loss": outcome.loss, **own}

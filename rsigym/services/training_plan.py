@@ -4,13 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
 from rsigym.operations.training import TrainingConfig
 from rsigym.platform.errors import BadCall
-from rsigym.services.renderer import Rendered, Renderer, check_parity
-from rsigym.services.training_data import TrainingData
+from rsigym.services.training_data import Record, TrainingData
+from rsigym.services.training_example import Example, Examples
+from rsigym.services.training_records import Reader
 
 __all__ = ["Plan", "make_plan"]
 
@@ -25,27 +27,26 @@ class Plan:
     Attributes:
         config: As it was submitted.
         data: The records as training sees them, in the order of the data.
-        truncated: How many of them were cut to the maximum length.
+        passes: How often a step goes through its batch, and so bills its tokens.
+        truncated: How many records were cut to the maximum length.
+        skipped: How many were left out for their length; they are not in `data`.
     """
 
     config: TrainingConfig
-    data: Sequence[Rendered]
+    data: Examples
+    passes: int
     truncated: int
+    skipped: int
 
     @property
     def steps(self) -> int:
         """How many optimizer steps there are; the last batch of an epoch may be a part of one."""
         return len(self.step_tokens)
 
-    @property
-    def trained_tokens(self) -> int:
-        """Tokens that are learned from in one epoch."""
-        return sum(int(record.weights[1:].sum()) for record in self.data)
-
     @cached_property
     def _lengths(self) -> np.ndarray:
         """What each record costs in tokens: the last one is predicted, not read."""
-        return np.array([len(record.tokens) - 1 for record in self.data], np.int64)
+        return self.data.lengths - 1
 
     @property
     def tokens(self) -> int:
@@ -54,7 +55,7 @@ class Plan:
 
     @cached_property
     def step_tokens(self) -> list[int]:
-        """Tokens of every step, in order."""
+        """Tokens of every step's batch, in order."""
         starts = np.arange(0, len(self.data), self.config.batch_size)
         per_epoch = [
             np.add.reduceat(self._lengths[self._order(epoch)], starts)
@@ -62,7 +63,16 @@ class Plan:
         ]
         return np.concatenate(per_epoch)[: self.config.max_steps].tolist()
 
-    def batch(self, step: int) -> list[Rendered]:
+    @property
+    def billed_tokens(self) -> int:
+        """Tokens of the whole run, each as often as it is billed."""
+        return sum(self.step_tokens) * self.passes
+
+    def cost(self, step: int, price: int) -> int:
+        """Nano-USD of a step, counted from 0, at `price` a token."""
+        return self.step_tokens[step] * self.passes * price
+
+    def batch(self, step: int) -> Sequence[Example]:
         """The records of a step, counted from 0."""
         size = self.config.batch_size
         epoch, place = divmod(step, math.ceil(len(self.data) / size))
@@ -70,8 +80,15 @@ class Plan:
         return [self.data[index] for index in chosen]
 
     def learning_rate(self, step: int) -> float:
-        """The learning rate of a step, counted from 0. Linear and cosine end just above 0."""
-        full, done = self.config.adam_params.learning_rate, step / self.steps
+        """The learning rate of a step, counted from 0.
+
+        It rises in equal parts through the warm-up, the last step of which has all of it. Linear
+        and cosine then fall, and end just above 0.
+        """
+        full, warmup = self.config.adam_params.learning_rate, self.config.warmup_steps
+        if step < warmup:
+            return full * (step + 1) / warmup
+        done = (step - warmup) / (self.steps - warmup)
         match self.config.lr_schedule:
             case "constant":
                 return full
@@ -86,52 +103,85 @@ class Plan:
         return random.permutation(len(self.data))
 
 
-def make_plan(
-    source: TrainingData, config: TrainingConfig, renderer: Renderer, context: int
+def make_plan[T](
+    source: TrainingData,
+    config: TrainingConfig,
+    reader: Reader[T],
+    *,
+    context: int,
+    passes: int,
+    folder: Path,
 ) -> Plan:
-    """Render and count every record.
+    """Read, render and count every record, in bounded memory.
 
     Args:
         source: The records.
         config: How it is trained.
-        renderer: The base model's.
-        context: The base model's most tokens; records are cut to it and to `max_length`.
+        reader: Of the kind of records.
+        context: The base model's most tokens; no record may have more, nor than `max_length`.
+        passes: How often a step goes through its batch.
+        folder: On whose disk the rendered records are, until the plan is let go of.
 
     Raises:
-        BadCall: A record that cannot be rendered or has nothing left to train on once it is cut,
-            or fewer records than a batch.
+        BadCall: A record that cannot be rendered, is longer than it may be, or has nothing left to
+            train on once it is cut; fewer records than a batch; or a warm-up as long as the run.
     """
     length = min(config.max_length, context)
-    data: list[Rendered] = []
-    truncated = 0
-    for record in source.records():
+    data = Examples(folder)
+    truncated = skipped = 0
+    for record in source.records(reader.read):
         try:
-            rendered = renderer.render_training(record.messages, config.train_on_what)
-            if len(data) < _COMPARED:
-                check_parity(renderer, record.messages, config.train_on_what)
-            truncated += len(rendered.tokens) > length
-            data.append(_cut(rendered, length))
+            example = reader.example(record.value, compare=len(data) + skipped < _COMPARED)
+            if len(example.tokens) > length and config.on_too_long == "skip":
+                skipped += 1
+                continue
+            truncated += len(example.tokens) > length
+            data.add(_fitted(example, length, config))
         except BadCall as error:
-            raise BadCall(
-                f"{source.name}, {record.where} {record.number}: {error.message}",
-                file=source.name,
-                **{record.where: record.number},
-            ) from error
-    if len(data) < config.batch_size:
+            raise _at(record, source.name, error) from error
+    data.seal()
+    _require_batch(data, skipped, source.name, config)
+    plan = Plan(config, data, passes, truncated, skipped)
+    if config.warmup_steps >= plan.steps:
         raise BadCall(
-            f"{source.name} has {len(data)} records, fewer than a batch of {config.batch_size}: "
+            f"warmup_steps is {config.warmup_steps}, and the run has {plan.steps} steps: lower it"
+        )
+    return plan
+
+
+def _fitted(example: Example, length: int, config: TrainingConfig) -> Example:
+    tokens = len(example.tokens)
+    if tokens > length and config.on_too_long == "refuse":
+        raise BadCall(
+            f"it has {tokens} tokens and may have {length}: shorten it, raise max_length as far "
+            "as the model allows, or set on_too_long to truncate or skip"
+        )
+    cut = example.cut(length)
+    if not cut.trained.any():
+        raise BadCall(
+            f"none of the first {length} tokens of {tokens} is to be trained: "
+            "shorten what comes before the reply, raise max_length, or set on_too_long to skip"
+            if tokens > length
+            else "none of its tokens is to be trained: give one behind the first a weight"
+        )
+    return cut
+
+
+def _require_batch(data: Examples, skipped: int, name: str, config: TrainingConfig) -> None:
+    if len(data) < config.batch_size:
+        left = f", and {skipped} that were skipped as too long" if skipped else ""
+        raise BadCall(
+            f"{name} has {len(data)} records{left}, fewer than a batch of {config.batch_size}: "
             "add records, or set batch_size lower",
             records=len(data),
             batch_size=config.batch_size,
         )
-    return Plan(config, data, truncated)
 
 
-def _cut(rendered: Rendered, length: int) -> Rendered:
-    cut = rendered.cut(length)
-    if not cut.weights[1:].any():
-        raise BadCall(
-            f"none of the first {length} tokens of {len(rendered.tokens)} is to be trained: "
-            "shorten what comes before the reply, or raise max_length"
-        )
-    return cut
+def _at[T](record: Record[T], name: str, error: BadCall) -> BadCall:
+    """The error, with the place of the record it is about."""
+    return BadCall(
+        f"{name}, {record.where} {record.number}: {error.message}",
+        file=name,
+        **{record.where: record.number},
+    )

@@ -62,23 +62,48 @@ CHATS = st.fixed_dictionaries(
         "logprobs": st.booleans(),
     },
 )
-RECORDS = st.lists(TEXT.filter(str.strip), min_size=4, max_size=12).map(
+RECORDS = st.lists(TEXT.filter(lambda text: len(text.strip()) > 1), min_size=1, max_size=6).map(
     lambda texts: [
         {
             "messages": [
                 {"role": "user", "content": text},
                 {"role": "assistant", "content": text[::-1]},
-            ]
+            ],
+            "tokens": [*text.encode()],
+            "weights": [1] * len(text.encode()),
+            "logprobs": [-1] * len(text.encode()),
+            "advantages": [0.01] * len(text.encode()),
         }
         for text in texts
     ]
 )
+"""Each is a record of messages and, of the same text's bytes, a record of tokens."""
+
+SHORT = {
+    "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi"}],
+    "tokens": [5, 6],
+    "weights": [0, 1],
+    "logprobs": [0, -1],
+    "advantages": [0, 1],
+}
+"""Enough of these are left for two batches whatever is skipped."""
+
+LENGTHS = st.fixed_dictionaries(
+    {"max_length": st.integers(64, 256), "on_too_long": st.just("skip")}
+)
+LOSSES = st.sampled_from(
+    [
+        {"loss_fn": "importance_sampling"},
+        {"loss_fn": "dro", "loss_fn_config": {"beta": 0.1}},
+        {"on_too_long": "truncate"},
+    ]
+).map(lambda loss: {"records": "tokens", **loss})
 CONFIGS = st.fixed_dictionaries(
-    {"batch_size": st.integers(1, 4)},
+    {"batch_size": st.integers(1, 2)},
     optional={
+        "warmup_steps": st.integers(0, 1),
         "num_epochs": st.integers(1, 2),
-        "max_steps": st.integers(1, 5),
-        "max_length": st.integers(64, 256),
+        "max_steps": st.integers(2, 5),
         "checkpoint_every": st.integers(1, 3),
     },
 )
@@ -146,12 +171,34 @@ def test_of_a_chat(env: gym.Env[Any, Any], chat: dict[str, Any]) -> None:
     assert costs_at_most_its_quote(env, "inference.chat", {"model": MODEL, **chat}) > 0
 
 
-@given(RECORDS, CONFIGS)
+@given(RECORDS, CONFIGS, st.just({}) | LENGTHS, st.just({}) | LOSSES)
 @settings(max_examples=12)
 def test_of_a_training_run_that_ends_by_itself_to_the_last_token(
-    env: gym.Env[Any, Any], records: list[Any], config: dict[str, Any]
+    env: gym.Env[Any, Any],
+    records: list[Any],
+    config: dict[str, Any],
+    length: dict[str, Any],
+    loss: dict[str, Any],
 ) -> None:
-    args: dict[str, Any] = {"data": records, "config": config}
+    data = [SHORT] * 3 + records
+    args: dict[str, Any] = {"data": data, "config": config | length | loss}
+    assert costs_at_most_its_quote(env, "training.submit", args) == pytest.approx(1)
+
+
+OWN_LOSS = """\
+def loss_fn(data, logprobs):
+    return -sum(each.sum() for each in logprobs), {}
+"""
+
+
+def test_of_a_training_run_by_an_own_loss(env: gym.Env[Any, Any]) -> None:
+    ask(env, "workspace.write", path="loss.py", content=OWN_LOSS)
+    record = {"tokens": [5, 6, 7], "weights": [1, 1, 1]}
+    args: dict[str, Any] = {
+        "data": [record] * 5,
+        "config": {"records": "tokens", "batch_size": 2},
+        "loss": "loss.py",
+    }
     assert costs_at_most_its_quote(env, "training.submit", args) == pytest.approx(1)
 
 

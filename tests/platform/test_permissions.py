@@ -38,6 +38,7 @@ VALUES: dict[str, list[Any]] = {
     "adam_params.learning_rate": [3e-4, 1e-3],
     "loss_fn_config": [{}, {"a": 1.0}],
     "base_model": [None, *MODELS],
+    "loss": [None, "loss.py"],
     "init_from": [None, MINE, THEIRS],
 }
 
@@ -99,7 +100,7 @@ def training_calls(draw: st.DrawFn) -> Operation:
     for path, values in VALUES.items():
         if draw(st.booleans()):
             *parents, leaf = path.split(".")
-            node = args if path == "init_from" else args["config"]
+            node = args if path in ("loss", "init_from") else args["config"]
             for parent in parents:
                 node = node.setdefault(parent, {})
             node[leaf] = draw(st.sampled_from(values))

@@ -71,6 +71,7 @@ CANDIDATES: dict[str, list[Json]] = {
     "benchmark": [BENCHMARK, "another benchmark"],
     "internet": [False, True],
     "template": ["base", "another template"],
+    "loss": [None, "loss.py"],
     "init_from": [None, CHECKPOINT],
     "base_model": [MODEL, "another model"],
     "lora_config.rank": [16, 8],
@@ -84,15 +85,18 @@ CANDIDATES: dict[str, list[Json]] = {
     "adam_params.eps": [1e-8, 1e-6],
     "adam_params.weight_decay": [0.0, 0.1],
     "adam_params.grad_clip_norm": [0.0, 1.0],
-    "loss_fn": ["cross_entropy"],
+    "loss_fn": ["cross_entropy", "ppo"],
     "loss_fn_config": [{}, {"beta": 0.1}],
     "num_epochs": [1, 2],
     "batch_size": [16, 8],
+    "records": ["messages", "tokens"],
     "max_length": [2048, 1024],
+    "on_too_long": ["truncate", "skip"],
     "max_steps": [None, 10],
     "train_on_what": ["all_assistant_messages", "last_assistant_message"],
     "lr_schedule": ["linear", "constant"],
-    "renderer": ["chat_template"],
+    "warmup_steps": [0, 5],
+    "renderer": ["chat_template", "qwen3_5"],
     "checkpoint_every": [None, 5],
 }
 """Values of every argument; those that a cell names are among them."""
@@ -138,7 +142,7 @@ def run(tmp_path: Path, column: str, service: Anything) -> Iterator[Run]:
 def call(op: str, argument: str | None = None, value: Json = None) -> dict[str, Any]:
     args = dict(ARGS.get(op, {}))
     if argument is not None:
-        in_config = argument in DEFAULTS and argument != "init_from"
+        in_config = argument in DEFAULTS and argument not in ("loss", "init_from")
         *parents, leaf = ["config", *argument.split(".")] if in_config else [argument]
         node = args
         for parent in parents:
@@ -195,7 +199,7 @@ def rule_of(cell: Cell, argument: str) -> str:
 def filled(call: Operation, argument: str) -> Any:
     """The value of a setting in a training call as the service got it."""
     assert isinstance(call, TrainingSubmit)
-    found: Any = call if argument == "init_from" else call.config
+    found: Any = call if argument in ("loss", "init_from") else call.config
     for name in argument.split("."):
         found = getattr(found, name)
     return found

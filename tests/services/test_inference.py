@@ -24,6 +24,7 @@ from rsigym.services.inference import InferenceService
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.renderer import Renderer
 from rsigym.services.tinker_client import TinkerClient
+from rsigym.services.tinker_trainer import Scored
 from rsigym.services.training_job import require_own
 from rsigym.services.trial_model import Allowance, TrialModel
 from tests.services.conftest import PRICES, Bench
@@ -51,10 +52,11 @@ def service(client: TinkerClient, loop: BackgroundLoop) -> InferenceService:
 def checkpoint(client: TinkerClient, renderer: Renderer) -> str:
     """A checkpoint that has learned one answer by heart."""
     reply: list[ChatMessage] = [*HELLO, {"role": "assistant", "content": "12 apples"}]
-    batch = [renderer.render_training(reply, "all_assistant_messages")]
+    rendered = renderer.render_training(reply, "all_assistant_messages")
+    batch = [Scored(rendered.tokens, {"weights": rendered.weights[1:]})]
     with client.trainer("tiny", LoraConfig(rank=8, seed=3), None) as trainer:
         for _ in range(16):
-            trainer.step(batch, AdamParams(), 0.005)
+            trainer.step(batch, "cross_entropy", {}, AdamParams(), 0.005)
         return trainer.save("learned")[0]
 
 

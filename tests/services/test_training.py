@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from rsigym.local.loss import open_loss
+from rsigym.local.sandbox import choose_isolation
 from rsigym.local.tinker.process import TinkerServer
 from rsigym.local.tinker.shared import shared_tinker_server
 from rsigym.operations.chat import InstructionMessage
@@ -73,7 +75,13 @@ def service(bench: Bench, client: TinkerClient) -> Iterator[TrainingService]:
 
 def _service(bench: Bench, client: TinkerClient, prices: PriceBook = PRICES) -> TrainingService:
     return TrainingService(
-        client, bench.workspace, bench.folder / "records", prices, bench.jobs, "tiny"
+        client,
+        bench.workspace,
+        bench.folder / "records",
+        prices,
+        bench.jobs,
+        "tiny",
+        lambda source: open_loss(source, isolation=choose_isolation("auto"), call_s=20),
     )
 
 
@@ -275,9 +283,10 @@ def test_a_server_that_dies_ends_what_it_did_and_the_next_call_works(
     service = _service(bench, client)
     inference = InferenceService(client, PRICES, ["tiny"], loop, require_own=lambda _: None)
 
-    handle = _handle(bench.call(service, _submit(config=_config(num_epochs=100))))
+    config = _config(num_epochs=100, checkpoint_every=1)
+    handle = _handle(bench.call(service, _submit(config=config)))
     job = bench.jobs.get(handle, TrainingJob)
-    _until(lambda: job.summary()["step"] != 0)
+    _until(lambda: job.summary()["checkpoint"] is not None)
     trial = TrialModel(inference, "tiny", meter := bench.meter(0), PLENTY)
     sampling = loop.submit(trial.complete(LONG_CHAT))
     piece = f"{meter.call_id}/1"
@@ -294,5 +303,6 @@ def test_a_server_that_dies_ends_what_it_did_and_the_next_call_works(
     meter.settle()
     assert meter.spent == 0
 
-    assert _ended(bench, service, _handle(bench.call(service, _submit())))["state"] == "done"
+    rest = _submit(init_from=status["checkpoints"][-1]["state"])
+    assert _ended(bench, service, _handle(bench.call(service, rest)))["state"] == "done"
     client.close()
