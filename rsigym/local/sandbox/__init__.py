@@ -4,12 +4,14 @@
 `describe_isolation` says what that amounts to here.
 """
 
+from rsigym.local.sandbox.egress import Egress
 from rsigym.local.sandbox.isolation import Isolation, choose_isolation
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.report import describe_isolation
 from rsigym.local.sandbox.sandbox import ExecResult, Sandbox
 
 __all__ = [
+    "Egress",
     "ExecResult",
     "Isolation",
     "Limits",

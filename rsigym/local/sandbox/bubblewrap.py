@@ -34,10 +34,10 @@ class Bubblewrap:
     version: str
     no_nesting: bool
 
-    def command(self, layout: Layout, interpreter: Interpreter, *, network: bool) -> list[str]:
+    def command(self, layout: Layout, interpreter: Interpreter) -> list[str]:
         """The words that run what is appended to them as PID 1 of a sandbox."""
         words = [self.program, *_namespaces(self.no_nesting), *_system()]
-        for name in (*_ETC, *(["resolv.conf"] if network else [])):
+        for name in _ETC:
             words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         for file in sorted(layout.etc.iterdir()):
             words += ["--ro-bind", str(file), f"/etc/{file.name}"]
@@ -47,7 +47,7 @@ class Bubblewrap:
         words += ["--symlink", "../tmp", "/var/tmp"]
         words += _installation(interpreter)  # after the folders: it may lie in one of that name
         words += ["--remount-ro", "/dev", "--remount-ro", "/"]
-        return [*words, *(["--share-net"] if network else []), "--chdir", "/", "--"]
+        return [*words, "--chdir", "/", "--"]
 
 
 @cache

@@ -23,7 +23,6 @@ async def launch(
     isolation: Isolation,
     limits: Limits,
     *,
-    network: bool,
     channel: int,
     diagnosis: int,
 ) -> Process:
@@ -35,7 +34,6 @@ async def launch(
         layout: The sandbox's folders.
         isolation: What keeps it apart.
         limits: What its commands may use.
-        network: Whether it shares the host's network.
         channel: The descriptor of the supervisor's end of its channel.
         diagnosis: The descriptor that gets bubblewrap's and the supervisor's complaints.
     """
@@ -43,7 +41,7 @@ async def launch(
     interpreter = choose_interpreter(user)
     python = [str(interpreter.path), "-I", "-S"]
     if isolation == "bubblewrap":
-        words = find_bubblewrap().command(layout, interpreter, network=network)
+        words = find_bubblewrap().command(layout, interpreter)
         words += [*python, SUPERVISOR_INSIDE]
     else:
         words = [*python, str(layout.supervisor)]

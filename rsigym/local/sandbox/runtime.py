@@ -30,14 +30,13 @@ class Runtime:
         layout: Its folders.
     """
 
-    def __init__(self, folder: Path, isolation: Isolation, limits: Limits, *, network: bool):
+    def __init__(self, folder: Path, isolation: Isolation, limits: Limits):
         self._name = uuid.uuid4().hex
         self._owner = substitute_for_root() if isolation == "bubblewrap" else None
         mapped = isolation == "process"
         self.layout = Layout(_storage(folder.resolve(), self._owner, self._name), mapped)
         self._isolation: Isolation = isolation
         self._limits = limits
-        self._network = network
         self._claim: Claim | None = None
         self._cgroup = Cgroup(())
         self._diagnosis: int | None = None
@@ -111,7 +110,6 @@ class Runtime:
                 self.layout,
                 self._isolation,
                 self._limits,
-                network=self._network,
                 channel=there.fileno(),
                 diagnosis=self._diagnosis,
             )

@@ -12,11 +12,16 @@ from typing import Any, Self
 
 from rsigym.local.sandbox import files
 from rsigym.local.sandbox.descriptors import memory_file, unnamed_copy
+from rsigym.local.sandbox.egress import Egress
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.launch import base_environment
 from rsigym.local.sandbox.layout import WORKDIR
 from rsigym.local.sandbox.limits import Limits
+from rsigym.local.sandbox.lookups import Resolve, system_resolver
+from rsigym.local.sandbox.outlet import Outlet
+from rsigym.local.sandbox.proxy import Bounds
 from rsigym.local.sandbox.runtime import Runtime
+from rsigym.local.sandbox.tunnel import Traffic
 from rsigym.platform.errors import ServiceFailure
 
 __all__ = ["ExecResult", "Sandbox"]
@@ -55,12 +60,14 @@ class Sandbox:
 
     With `bubblewrap` the rest of the file system is the host's programs, read-only; there are no
     other processes, no network but a loopback of its own, and nothing of the host's environment.
+    On that loopback an HTTP proxy is the one way out, to where `egress` allows.
 
-    With `process` there is no isolation: commands run as the caller, see what the caller sees,
-    and the folders are below `folder`. Their paths are put right where they are written out: in
-    commands, in `cwd`, in the values of `env`, in scripts that are uploaded, and by `rewrite` in
-    any other text, such as an instruction. A path that a program puts together by itself, or that
-    a model writes, is not found; `$RSIGYM_SANDBOX_ROOT/app` is right everywhere.
+    With `process` there is no isolation: commands run as the caller, see what the caller sees and
+    reach what the caller reaches, whatever `egress` says, and the folders are below `folder`.
+    Their paths are put right where they are written out: in commands, in `cwd`, in the values of
+    `env`, in scripts that are uploaded, and by `rewrite` in any other text, such as an
+    instruction. A path that a program puts together by itself, or that a model writes, is not
+    found; `$RSIGYM_SANDBOX_ROOT/app` is right everywhere.
 
     It contains the bugs and mistakes of the agents that run in it. The kernel is shared: it is
     not a virtual machine.
@@ -72,7 +79,9 @@ class Sandbox:
         *,
         isolation: Isolation,
         limits: Limits | None = None,
-        network: bool = False,
+        egress: Egress | None = None,
+        resolve: Resolve = system_resolver,
+        bounds: Bounds | None = None,
     ):
         """
         Args:
@@ -81,13 +90,18 @@ class Sandbox:
                 are kept in /var/tmp instead.
             isolation: What `choose_isolation` answered.
             limits: What it may use.
-            network: Whether it shares the host's network, loopback included.
+            egress: Where its programs may ever connect to, by default nowhere: the operator's
+                grant, to which `set_egress` only narrows.
+            resolve: How the names of hosts are looked up.
+            bounds: What its connections may take.
         """
         self._limits = limits or Limits()
-        self._runtime = Runtime(folder, isolation, self._limits, network=network)
+        self._runtime = Runtime(folder, isolation, self._limits)
         self._layout = self._runtime.layout
-        self._own_loopback = isolation == "bubblewrap" and not network
+        self._own_loopback = isolation == "bubblewrap"
         self._ports: dict[int, int] = {}
+        self._grant = egress or Egress.none()
+        self._outlet = Outlet(self.listen, self._grant, resolve, bounds or Bounds())
 
     async def start(self) -> None:
         """Starts it, and removes what the sandboxes of dead processes left behind.
@@ -97,10 +111,36 @@ class Sandbox:
             ServiceFailure: It did not start.
         """
         await self._runtime.start()
+        try:
+            await self.set_egress(self._grant)
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Ends it with all its processes and removes its files. Idempotent, at any stage."""
-        await self._runtime.close()
+        try:
+            await self._outlet.close()
+        finally:
+            await self._runtime.close()
+
+    async def set_egress(self, asked: Egress) -> None:
+        """Allows what the grant and `asked` both hold, and cuts connections to anywhere else.
+
+        Commands started from then on are told of the proxy, or of none. In a sandbox without
+        isolation it changes nothing: its programs have the network of this machine.
+
+        Raises:
+            OSError: A program inside has taken the proxy's port while there was no proxy.
+            ServiceFailure: The sandbox has ended.
+        """
+        if self._own_loopback:
+            await self._outlet.set(asked)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What its programs have sent and received through the proxy so far."""
+        return self._outlet.traffic
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -154,7 +194,7 @@ class Sandbox:
                 timeout_s,
                 command=self._layout.rewrite(command),
                 cwd=self._layout.path(cwd or WORKDIR),
-                env=base_environment(self._layout) | more,
+                env=base_environment(self._layout) | self._outlet.environment | more,
             )
             stdout, stderr = map(self._output, sinks, message["cut"])
         timed_out = message["timed_out"]

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from rsigym.local.sandbox import Isolation, choose_isolation
 from rsigym.platform.errors import OperatorError
+from tests.local.sandbox.world import World
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +45,16 @@ def folder() -> Iterator[Path]:
     os.chmod(made, 0o755)
     yield made
     shutil.rmtree(made)
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[World]:
+    """Skips where no network namespaces can be made."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make network namespaces of its own")
+    try:
+        made = World()
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"network namespaces cannot be made here: {error}")
+    yield made
+    made.close()
