@@ -9,13 +9,18 @@ from rsigym.local.sandbox.isolation import Isolation, choose_isolation
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.report import describe_isolation
 from rsigym.local.sandbox.sandbox import ExecResult, Sandbox
+from rsigym.local.sandbox.template import BASE, Template
+from rsigym.local.sandbox.templates import Templates
 
 __all__ = [
+    "BASE",
     "Egress",
     "ExecResult",
     "Isolation",
     "Limits",
     "Sandbox",
+    "Template",
+    "Templates",
     "choose_isolation",
     "describe_isolation",
 ]

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 from rsigym.local.sandbox.host import substitute_for_root
 from rsigym.local.sandbox.interpreter import Interpreter, choose_interpreter
 from rsigym.local.sandbox.layout import FOLDERS, Layout
+from rsigym.local.sandbox.rootfs import show_root
+from rsigym.local.sandbox.template import BASE, Template
 from rsigym.platform.errors import OperatorError
 
 __all__ = ["SUPERVISOR_INSIDE", "Bubblewrap", "find_bubblewrap"]
@@ -34,20 +37,24 @@ class Bubblewrap:
     version: str
     no_nesting: bool
 
-    def command(self, layout: Layout, interpreter: Interpreter) -> list[str]:
+    def command(self, layout: Layout, interpreter: Interpreter, template: Template) -> list[str]:
         """The words that run what is appended to them as PID 1 of a sandbox."""
-        words = [self.program, *_namespaces(self.no_nesting), *_system()]
-        for name in _ETC:
-            words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        words = [self.program, *_namespaces(self.no_nesting), *_system(template)]
         for file in sorted(layout.etc.iterdir()):
             words += ["--ro-bind", str(file), f"/etc/{file.name}"]
         words += ["--ro-bind", str(layout.supervisor), SUPERVISOR_INSIDE]
         for name in FOLDERS:
             words += ["--bind", str(layout.folder / name), f"/{name}"]
         words += ["--symlink", "../tmp", "/var/tmp"]
-        words += _installation(interpreter)  # after the folders: it may lie in one of that name
+        if template.root is None:
+            words += _installation(interpreter)  # after the folders: it may lie in one of that name
         words += ["--remount-ro", "/dev", "--remount-ro", "/"]
         return [*words, "--chdir", "/", "--"]
+
+    def complaint(self, template: Template, check: Sequence[str]) -> str:
+        """What is printed last when `check` fails in a template's system; nothing if it works."""
+        words = [self.program, *_namespaces(self.no_nesting), *_system(template)]
+        return _complaint([*words, "--", *check])
 
 
 @cache
@@ -69,7 +76,10 @@ def find_bubblewrap() -> Bubblewrap:
     ).stdout
     complaint = ""
     for no_nesting in (True, False):
-        complaint = _complaint(program, no_nesting)
+        interpreter = choose_interpreter(substitute_for_root())
+        words = [program, *_namespaces(no_nesting), *_system(BASE), *_installation(interpreter)]
+        words += ["--", str(interpreter.path), "-I", "-S", "-c", "import ctypes, socket"]
+        complaint = _complaint(words)
         if complaint == "":
             return Bubblewrap(program, version.strip().removeprefix("bubblewrap "), no_nesting)
     raise OperatorError(
@@ -78,14 +88,11 @@ def find_bubblewrap() -> Bubblewrap:
     )
 
 
-def _complaint(program: str, no_nesting: bool) -> str:
+def _complaint(words: list[str]) -> str:
     user = substitute_for_root()
-    interpreter = choose_interpreter(user)
-    words = [program, *_namespaces(no_nesting), *_system(), *_installation(interpreter)]
-    check = [str(interpreter.path), "-I", "-S", "-c", "import ctypes, socket"]
     try:
         result = subprocess.run(
-            [*words, "--", *check],
+            words,
             check=False,
             capture_output=True,
             text=True,
@@ -127,7 +134,13 @@ def _installation(interpreter: Interpreter) -> list[str]:
     return [] if prefix is None else ["--ro-bind", str(prefix), str(prefix)]
 
 
-def _system() -> list[str]:
+def _system(template: Template) -> list[str]:
+    words = _host_system() if template.root is None else show_root(template.root)
+    words += [*template.binds, "--proc", "/proc", "--dev", "/dev"]
+    return [*words, "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]
+
+
+def _host_system() -> list[str]:
     words = ["--ro-bind", "/usr", "/usr"]
     for name in _SYSTEM:
         path = Path("/", name)
@@ -135,5 +148,6 @@ def _system() -> list[str]:
             words += ["--symlink", os.readlink(path), str(path)]
         elif path.is_dir():
             words += ["--ro-bind", str(path), str(path)]
-    words += ["--proc", "/proc", "--dev", "/dev"]
-    return [*words, "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]
+    for name in _ETC:
+        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return words

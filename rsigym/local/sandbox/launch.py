@@ -12,6 +12,7 @@ from rsigym.local.sandbox.interpreter import choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.layout import HOME, Layout
 from rsigym.local.sandbox.limits import Limits
+from rsigym.local.sandbox.template import Template
 
 __all__ = ["base_environment", "launch", "rlimits"]
 
@@ -22,6 +23,7 @@ async def launch(
     layout: Layout,
     isolation: Isolation,
     limits: Limits,
+    template: Template,
     *,
     channel: int,
     diagnosis: int,
@@ -34,14 +36,15 @@ async def launch(
         layout: The sandbox's folders.
         isolation: What keeps it apart.
         limits: What its commands may use.
+        template: The system that they see.
         channel: The descriptor of the supervisor's end of its channel.
         diagnosis: The descriptor that gets bubblewrap's and the supervisor's complaints.
     """
     user = substitute_for_root() if isolation == "bubblewrap" else None
     interpreter = choose_interpreter(user)
-    python = [str(interpreter.path), "-I", "-S"]
+    python = [*(template.python or [str(interpreter.path)]), "-I", "-S"]
     if isolation == "bubblewrap":
-        words = find_bubblewrap().command(layout, interpreter)
+        words = find_bubblewrap().command(layout, interpreter, template)
         words += [*python, SUPERVISOR_INSIDE]
     else:
         words = [*python, str(layout.supervisor)]

@@ -15,6 +15,7 @@ from rsigym.local.sandbox.launch import launch
 from rsigym.local.sandbox.layout import Layout
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.owners import Claim, remove_folder, sweep
+from rsigym.local.sandbox.template import Template
 from rsigym.platform.errors import OperatorError, ServiceFailure
 
 __all__ = ["Runtime"]
@@ -30,13 +31,21 @@ class Runtime:
         layout: Its folders.
     """
 
-    def __init__(self, folder: Path, isolation: Isolation, limits: Limits):
+    def __init__(
+        self,
+        folder: Path,
+        isolation: Isolation,
+        limits: Limits,
+        template: Template,
+        start_from: Path | None,
+    ):
         self._name = uuid.uuid4().hex
         self._owner = substitute_for_root() if isolation == "bubblewrap" else None
         mapped = isolation == "process"
         self.layout = Layout(_storage(folder.resolve(), self._owner, self._name), mapped)
         self._isolation: Isolation = isolation
         self._limits = limits
+        self._template, self._start_from = template, start_from
         self._claim: Claim | None = None
         self._cgroup = Cgroup(())
         self._diagnosis: int | None = None
@@ -65,6 +74,8 @@ class Runtime:
         try:
             await asyncio.to_thread(sweep)
             self._prepare()
+            if self._start_from is not None:
+                await asyncio.to_thread(self.layout.fill, self._start_from, self._owner)
             await self._launch()
         except BaseException:
             await self.close()
@@ -110,6 +121,7 @@ class Runtime:
                 self.layout,
                 self._isolation,
                 self._limits,
+                self._template,
                 channel=there.fileno(),
                 diagnosis=self._diagnosis,
             )

@@ -15,14 +15,14 @@ from rsigym.local.sandbox.descriptors import memory_file, unnamed_copy
 from rsigym.local.sandbox.egress import Egress
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.launch import base_environment
-from rsigym.local.sandbox.layout import WORKDIR
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.lookups import Resolve, system_resolver
 from rsigym.local.sandbox.outlet import Outlet
 from rsigym.local.sandbox.proxy import Bounds
 from rsigym.local.sandbox.runtime import Runtime
+from rsigym.local.sandbox.template import BASE, Template
 from rsigym.local.sandbox.tunnel import Traffic
-from rsigym.platform.errors import ServiceFailure
+from rsigym.platform.errors import OperatorError, ServiceFailure
 
 __all__ = ["ExecResult", "Sandbox"]
 
@@ -79,6 +79,8 @@ class Sandbox:
         *,
         isolation: Isolation,
         limits: Limits | None = None,
+        template: Template = BASE,
+        start_from: Path | None = None,
         egress: Egress | None = None,
         resolve: Resolve = system_resolver,
         bounds: Bounds | None = None,
@@ -90,13 +92,23 @@ class Sandbox:
                 are kept in /var/tmp instead.
             isolation: What `choose_isolation` answered.
             limits: What it may use.
+            template: The system that its programs see.
+            start_from: What `save` of an earlier sandbox left, to start with its files; by
+                default with the template's.
             egress: Where its programs may ever connect to, by default nowhere: the operator's
                 grant, to which `set_egress` only narrows.
             resolve: How the names of hosts are looked up.
             bounds: What its connections may take.
         """
         self._limits = limits or Limits()
-        self._runtime = Runtime(folder, isolation, self._limits)
+        if isolation == "process" and template.root is not None:
+            raise OperatorError(
+                f"template {template.name} needs bubblewrap: plain processes have "
+                "the system of this machine"
+            )
+        self._template = template
+        start_from = start_from or template.root
+        self._runtime = Runtime(folder, isolation, self._limits, template, start_from)
         self._layout = self._runtime.layout
         self._own_loopback = isolation == "bubblewrap"
         self._ports: dict[int, int] = {}
@@ -171,7 +183,7 @@ class Sandbox:
 
         Args:
             command: The text for bash, at most 128 KiB.
-            cwd: Its working directory, by default /app.
+            cwd: Its working directory, by default the template's, which is /app.
             env: Environment variables on top of the sandbox's own.
             timeout_s: Its time, kept by the supervisor.
             stdin: Its input, or a host file with it; by default there is none.
@@ -193,8 +205,8 @@ class Sandbox:
                 [source, *sinks],
                 timeout_s,
                 command=self._layout.rewrite(command),
-                cwd=self._layout.path(cwd or WORKDIR),
-                env=base_environment(self._layout) | self._outlet.environment | more,
+                cwd=self._layout.path(cwd or self._template.workdir),
+                env=self._environment() | more,
             )
             stdout, stderr = map(self._output, sinks, message["cut"])
         timed_out = message["timed_out"]
@@ -257,6 +269,17 @@ class Sandbox:
         """A text with the standard folders' paths put right for programs in this sandbox."""
         return self._layout.rewrite(text)
 
+    async def save(self, target: Path) -> None:
+        """Ends every process in it and copies its folders to `target`, for `start_from`.
+
+        The copy is as its programs have made it, links included: it is for sandboxes only.
+
+        Raises:
+            ServiceFailure: The sandbox has ended, or a process cannot be killed.
+        """
+        await self.kill_all()
+        await asyncio.to_thread(self._layout.save, target)
+
     async def kill_all(self) -> None:
         """Ends every process in the sandbox but its supervisor; answers once they are gone.
 
@@ -266,6 +289,11 @@ class Sandbox:
         answer = await self._runtime.channel.call("kill_all")
         if not answer.message["gone"]:
             raise ServiceFailure("a process in the sandbox cannot be killed", side="sandbox")
+
+    def _environment(self) -> dict[str, str]:
+        """What a command has before the caller adds its own."""
+        base = base_environment(self._layout)
+        return base | dict(self._template.env) | self._outlet.environment
 
     async def _run(
         self, fds: Sequence[int], timeout_s: float | None, **request: Any
