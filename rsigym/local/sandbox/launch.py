@@ -14,7 +14,7 @@ from rsigym.local.sandbox.layout import HOME, Layout
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.template import Template
 
-__all__ = ["base_environment", "launch", "rlimits"]
+__all__ = ["base_environment", "launch", "rlimits", "search_path"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -75,10 +75,8 @@ def base_environment(layout: Layout) -> dict[str, str]:
 
     `RSIGYM_SANDBOX_ROOT` is what stands before `/app` and the like: empty where they exist.
     """
-    interpreter = choose_interpreter(None if layout.mapped else substitute_for_root())
-    extra = "" if interpreter.prefix is None else f":{interpreter.path.parent}"
     return {
-        "PATH": _PATH + extra,
+        "PATH": search_path("process" if layout.mapped else "bubblewrap"),
         "HOME": layout.path(HOME),
         "USER": "user",
         "LOGNAME": "user",
@@ -87,6 +85,12 @@ def base_environment(layout: Layout) -> dict[str, str]:
         "TMPDIR": layout.path("/tmp"),
         "RSIGYM_SANDBOX_ROOT": str(layout.folder) if layout.mapped else "",
     }
+
+
+def search_path(isolation: Isolation) -> str:
+    """The PATH of a command: the system's folders, and the interpreter's where that is another."""
+    interpreter = choose_interpreter(None if isolation == "process" else substitute_for_root())
+    return _PATH if interpreter.prefix is None else f"{_PATH}:{interpreter.path.parent}"
 
 
 def rlimits(limits: Limits, isolation: Isolation) -> dict[str, int]:

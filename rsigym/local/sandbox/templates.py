@@ -24,10 +24,22 @@ from rsigym.local.sandbox.template import BASE, Template
 from rsigym.local.sandbox.unpack import digest_of, unpack
 from rsigym.platform.errors import BadCall, OperatorError
 
-__all__ = ["Templates"]
+__all__ = ["Description", "Templates"]
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _OWN_PYTHON = ("/usr/bin/python3",)
+
+
+class Description(BaseModel, extra="forbid", frozen=True):
+    """`template.json`.
+
+    Attributes:
+        env: Environment variables of every command.
+        workdir: Where commands run that name no other place.
+    """
+
+    env: dict[str, str] = {}
+    workdir: str = Field(default=WORKDIR, pattern="^/")
 
 
 class Templates:
@@ -50,6 +62,11 @@ class Templates:
         """All of them, "base" first."""
         return [BASE.name, *sorted(self._sources.keys() - {BASE.name})]
 
+    def description(self, name: str) -> Description:
+        """What is said of a template, without making it; nothing is of one that there is not."""
+        source = self._sources.get(name)
+        return Description() if source is None else source.description
+
     async def get(self, name: str) -> Template:
         """
         Raises:
@@ -64,19 +81,12 @@ class Templates:
         return self._made[name]
 
 
-class _Description(BaseModel, extra="forbid", frozen=True):
-    """`template.json`."""
-
-    env: dict[str, str] = {}
-    workdir: str = Field(default=WORKDIR, pattern="^/")
-
-
 @dataclass(frozen=True)
 class _Source:
     """An archive or folder, and what is said of it."""
 
     root: Path
-    description: _Description
+    description: Description
 
     @classmethod
     def at(cls, path: Path) -> "_Source":
@@ -86,9 +96,9 @@ class _Source:
         root = next((each for each in packed if each.exists()), path)
         description = path / "template.json"
         if root == path or not description.exists():
-            return cls(root, _Description())
+            return cls(root, Description())
         try:
-            return cls(root, _Description.model_validate_json(description.read_bytes()))
+            return cls(root, Description.model_validate_json(description.read_bytes()))
         except ValueError as error:
             raise OperatorError(
                 f'{description} has to be {{"env": {{"NAME": "text"}}, "workdir": "/folder"}}, '
