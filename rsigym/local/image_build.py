@@ -26,7 +26,12 @@ from rsigym.local.sandbox.made_once import made_once
 from rsigym.platform.errors import ServiceFailure
 from rsigym.platform.home import home
 
-__all__ = ["MIRRORS", "USER_PROGRAMS", "Builder"]
+__all__ = ["MIRRORS", "USER_PROGRAMS", "BuildFailure", "Builder"]
+
+
+class BuildFailure(ServiceFailure):
+    """A task's RUN lines cannot be done here. Harbor records an error's name and not its side."""
+
 
 MIRRORS = {
     "pypi.org": "pip: which versions there are",
@@ -86,7 +91,8 @@ class Builder:
             None if the image has no RUN lines.
 
         Raises:
-            ServiceFailure: A command failed, or time was up; nothing of it is kept.
+            BuildFailure: A command failed, or time was up; nothing of it is kept.
+            ServiceFailure: The sandbox did not work.
         """
         if not image.built:
             return None
@@ -99,7 +105,7 @@ class Builder:
                 async with asyncio.timeout(timeout_s):
                     await self._make(image, template, part)
             except TimeoutError:
-                raise ServiceFailure(
+                raise BuildFailure(
                     f"{image.file} took more than {timeout_s:.0f} s to build: raise "
                     "build_timeout_sec in the task.toml",
                     side="task",
@@ -130,10 +136,11 @@ class Builder:
         env = {**_TOOLS, **self.env, **step.env}
         result = await sandbox.exec(step.command, cwd=step.workdir, env=env)
         if result.exit_code != 0:
-            raise ServiceFailure(
-                f"{file} line {step.line}: RUN ended with {result.exit_code}. In a local sandbox "
-                f"there is no root, only {_written(FOLDERS)} can be written, and only package "
-                f"mirrors can be reached. Its output ends: {_tail(result)}",
+            raise BuildFailure(
+                f"{file} line {step.line} ({f'RUN {step.command}'[:200]!r}) ended with exit status "
+                f"{result.exit_code}. In a local sandbox there is no root, only "
+                f"{_written(FOLDERS)} can be written, and only package mirrors can be reached. "
+                f"Its output ends: {_tail(result)}",
                 side="task",
                 file=file,
                 line=step.line,

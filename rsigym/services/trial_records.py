@@ -126,6 +126,7 @@ class TrialRecord:
 _SIDES: dict[str, Side] = {
     "AgentSetupTimeoutError": "harness",
     "AgentTimeoutError": "harness",
+    "BuildFailure": "task",
     "NonZeroAgentExitCodeError": "harness",
     "EnvironmentStartTimeoutError": "sandbox",
     "HealthcheckError": "sandbox",

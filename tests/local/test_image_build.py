@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from rsigym.local.dockerfile import TaskImage, read_dockerfile
-from rsigym.local.image_build import Builder
+from rsigym.local.image_build import Builder, BuildFailure
 from rsigym.local.sandbox import BASE, Isolation, Limits, Sandbox
-from rsigym.platform.errors import ServiceFailure
 from rsigym.platform.home import home
 from tests.local.sandbox.support import on_loop, output
 from tests.local.sandbox.world import PRIVATE, World, in_world
@@ -78,17 +77,17 @@ async def test_a_build_is_done_once_for_the_same_content(folder: Path, bubblewra
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("echo doing; echo wrong >&2; exit 3", "ended with 3.*doing\nwrong"),
-        ("apt-get install -y hello", "ended with 100.*no root"),
-        ("touch /usr/bin/tool", "ended with 1.*Read-only file system"),
-        ("exec 3<>/dev/tcp/127.0.0.1/80", "ended with 1.*refused"),
+        ("echo doing; echo wrong >&2; exit 3", "exit status 3.*doing\nwrong"),
+        ("apt-get install -y hello", "exit status 100.*no root"),
+        ("touch /usr/bin/tool", "exit status 1.*Read-only file system"),
+        ("exec 3<>/dev/tcp/127.0.0.1/80", "exit status 1.*refused"),
     ],
 )
 @on_loop
 async def test_a_command_that_fails_is_the_tasks_failure_and_leaves_nothing(
     folder: Path, bubblewrap: Isolation, command: str, said: str
 ):
-    with pytest.raises(ServiceFailure, match=f"(?s){said}") as failed:
+    with pytest.raises(BuildFailure, match=f"(?s){said}") as failed:
         await builder(folder).build(image(folder, f"RUN {command}"), BASE, 60)
     assert failed.value.side == "task"
     assert failed.value.details == {"file": "environment/Dockerfile", "line": 2}
@@ -98,7 +97,7 @@ async def test_a_command_that_fails_is_the_tasks_failure_and_leaves_nothing(
 @on_loop
 async def test_a_build_out_of_time_or_cancelled_leaves_nothing(folder: Path, bubblewrap: Isolation):
     slow = image(folder, "RUN touch /app/begun && sleep 300")
-    with pytest.raises(ServiceFailure, match="build_timeout_sec"):
+    with pytest.raises(BuildFailure, match="build_timeout_sec"):
         await builder(folder).build(slow, BASE, 0.5)
     building = asyncio.create_task(builder(folder).build(slow, BASE, 60))
     waiting = asyncio.create_task(builder(folder).build(slow, BASE, 60))
@@ -144,6 +143,6 @@ async def test_pip_installs_from_the_mirror_that_the_operator_names(
     async with Sandbox(folder / "trial", isolation=bubblewrap, start_from=start) as sandbox:
         assert await output(sandbox, "python3 -c 'import small; small.main()'") == "of the mirror"
         assert await output(sandbox, "~/.local/bin/small") == "of the mirror"
-    with pytest.raises(ServiceFailure, match="403"):
+    with pytest.raises(BuildFailure, match="403"):
         await mirror.build(image(folder, "RUN curl -fsS http://public.test/"), BASE, 60)
     assert {address for address, _, _ in world.reached} == {PRIVATE}
