@@ -85,7 +85,7 @@ class Builder:
     resolve: Resolve = system_resolver
 
     async def build(self, image: TaskImage, template: Template, timeout_s: float) -> Path | None:
-        """The folder that a trial's sandbox starts from, made now or earlier.
+        """The archive that a trial's sandbox starts from, made now or earlier.
 
         Returns:
             None if the image has no RUN lines.
@@ -112,7 +112,7 @@ class Builder:
                     file=image.file,
                 ) from None
 
-        return await made_once(home() / "builds" / key, make)
+        return await made_once(home() / "builds" / f"{key}.tar", make)
 
     async def _make(self, image: TaskImage, template: Template, part: Path) -> None:
         sandbox = Sandbox(

@@ -3,7 +3,6 @@
 import os
 import re
 import stat
-import subprocess
 import zipapp
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -67,33 +66,6 @@ class Layout:
         if owner is not None:
             for path in (self.folder, *self.folder.rglob("*")):
                 os.chown(path, owner, owner)
-
-    def fill(self, source: Path, owner: int | None) -> None:
-        """Copies what is below `source` in folders of the same names, before anything runs here.
-
-        Links stay as they are and are not followed, whoever made them.
-
-        Args:
-            source: A root file system, or the saved folders of another sandbox.
-            owner: As in `create`.
-        """
-        source = source.resolve()
-        for name in FOLDERS:
-            folder, target = source / name, str(self.folder / name)
-            if os.path.realpath(folder) != str(folder) or not folder.is_dir():
-                continue
-            commands = [["cp", "-a", "--", f"{folder}/.", target], ["chmod", "u+rwx", target]]
-            if owner is not None:
-                commands.append(["chown", "-hR", f"{owner}:{owner}", target])
-            for words in commands:
-                subprocess.run(words, check=True, capture_output=True)
-
-    def save(self, target: Path) -> None:
-        """Copies the folders to the new host folder `target`, as `fill` wants them."""
-        for name in FOLDERS:
-            (target / name).mkdir(parents=True)
-            words = ["cp", "-a", "--", f"{self.folder / name}/.", str(target / name)]
-            subprocess.run(words, check=True, capture_output=True)
 
     def path(self, inside: str) -> str:
         """What a process in the sandbox has to call the path `inside`; relative to /app."""

@@ -1,4 +1,4 @@
-"""Folders that are made once, by whoever needs them first, and are whole or not there."""
+"""Files and folders that are made once, by whoever needs them first, and are whole or not there."""
 
 import asyncio
 import fcntl
@@ -20,11 +20,11 @@ _POLL_S = 0.05
 
 
 async def made_once(target: Path, make: Callable[[Path], Awaitable[None]]) -> Path:
-    """Makes the folder `target` unless it is there; others who want it wait, in any process.
+    """Makes `target` unless it is there; others who want it wait, in any process.
 
     Args:
-        target: The folder.
-        make: Given the path of a folder beside it that does not exist, makes that.
+        target: A file or folder.
+        make: Given a path beside it where there is nothing, makes it there.
     """
     if not _is_there(target):
         async with _locked(target):

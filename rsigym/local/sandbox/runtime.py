@@ -37,7 +37,6 @@ class Runtime:
         isolation: Isolation,
         limits: Limits,
         template: Template,
-        start_from: Path | None,
     ):
         self._name = uuid.uuid4().hex
         self._owner = substitute_for_root() if isolation == "bubblewrap" else None
@@ -45,7 +44,7 @@ class Runtime:
         self.layout = Layout(_storage(folder.resolve(), self._owner, self._name), mapped)
         self._isolation: Isolation = isolation
         self._limits = limits
-        self._template, self._start_from = template, start_from
+        self._template = template
         self._claim: Claim | None = None
         self._cgroup = Cgroup(())
         self._diagnosis: int | None = None
@@ -74,8 +73,6 @@ class Runtime:
         try:
             await asyncio.to_thread(sweep)
             self._prepare()
-            if self._start_from is not None:
-                await asyncio.to_thread(self.layout.fill, self._start_from, self._owner)
             await self._launch()
         except BaseException:
             await self.close()

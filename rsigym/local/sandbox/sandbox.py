@@ -4,15 +4,17 @@ import asyncio
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rsigym.local.sandbox import files
+from rsigym.local.sandbox import files, snapshot
 from rsigym.local.sandbox.descriptors import memory_file, unnamed_copy
 from rsigym.local.sandbox.egress import Egress
+from rsigym.local.sandbox.host import substitute_for_root
+from rsigym.local.sandbox.interpreter import choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.launch import base_environment
 from rsigym.local.sandbox.limits import Limits
@@ -93,22 +95,22 @@ class Sandbox:
             isolation: What `choose_isolation` answered.
             limits: What it may use.
             template: The system that its programs see.
-            start_from: What `save` of an earlier sandbox left, to start with its files; by
-                default with the template's.
+            start_from: What `save` of an earlier sandbox wrote, for the files that it starts
+                with; by default they are the template's.
             egress: Where its programs may ever connect to, by default nowhere: the operator's
                 grant, to which `set_egress` only narrows.
             resolve: How the names of hosts are looked up.
             bounds: What its connections may take.
         """
         self._limits = limits or Limits()
-        if isolation == "process" and template.root is not None:
-            raise OperatorError(
-                f"template {template.name} needs bubblewrap: plain processes have "
-                "the system of this machine"
-            )
         self._template = template
-        start_from = start_from or template.root
-        self._runtime = Runtime(folder, isolation, self._limits, template, start_from)
+        self._start_from = start_from or template.first_files
+        if isolation == "process" and (template.root or self._start_from):
+            raise OperatorError(
+                f"template {template.name} needs bubblewrap: plain processes have the system of "
+                "this machine"
+            )
+        self._runtime = Runtime(folder, isolation, self._limits, template)
         self._layout = self._runtime.layout
         self._own_loopback = isolation == "bubblewrap"
         self._ports: dict[int, int] = {}
@@ -124,6 +126,8 @@ class Sandbox:
         """
         await self._runtime.start()
         try:
+            if self._start_from is not None:
+                await snapshot.fill(self._execute, self._python, self._start_from)
             await self.set_egress(self._grant)
         except BaseException:
             await self.close()
@@ -173,7 +177,7 @@ class Sandbox:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
-        stdin: bytes | Path | None = None,
+        stdin: bytes | Path | int | None = None,
         user: str | None = None,
     ) -> ExecResult:
         """Runs `bash -c command` in a session of its own and waits until it ends.
@@ -186,7 +190,8 @@ class Sandbox:
             cwd: Its working directory, by default the template's, which is /app.
             env: Environment variables on top of the sandbox's own.
             timeout_s: Its time, kept by the supervisor.
-            stdin: Its input, or a host file with it; by default there is none.
+            stdin: Its input, a host file with it, or a descriptor of a file that has no name; by
+                default there is none.
             user: For callers that have to name one; "root" means the one user too.
 
         Raises:
@@ -197,7 +202,6 @@ class Sandbox:
                 f"a local sandbox has one user and cannot run this as {user!r}: name no user",
                 side="task",
             )
-        more = {name: self._layout.rewrite(value) for name, value in (env or {}).items()}
         with ExitStack() as stack:
             source = stack.enter_context(self._input(stdin))
             sinks = [stack.enter_context(memory_file()) for _ in ("stdout", "stderr")]
@@ -206,7 +210,7 @@ class Sandbox:
                 timeout_s,
                 command=self._layout.rewrite(command),
                 cwd=self._layout.path(cwd or self._template.workdir),
-                env=self._environment() | more,
+                env=self._environment(env or {}),
             )
             stdout, stderr = map(self._output, sinks, message["cut"])
         timed_out = message["timed_out"]
@@ -270,15 +274,15 @@ class Sandbox:
         return self._layout.rewrite(text)
 
     async def save(self, target: Path) -> None:
-        """Ends every process in it and copies its folders to `target`, for `start_from`.
+        """Ends every process in it and writes its folders to the new file `target`.
 
-        The copy is as its programs have made it, links included: it is for sandboxes only.
+        It is for `start_from` of other sandboxes.
 
         Raises:
-            ServiceFailure: The sandbox has ended, or a process cannot be killed.
+            ServiceFailure: They cannot be read, or are larger than `Limits.file_mb`.
         """
         await self.kill_all()
-        await asyncio.to_thread(self._layout.save, target)
+        await snapshot.save(self._execute, self._python, target)
 
     async def kill_all(self) -> None:
         """Ends every process in the sandbox but its supervisor; answers once they are gone.
@@ -290,10 +294,19 @@ class Sandbox:
         if not answer.message["gone"]:
             raise ServiceFailure("a process in the sandbox cannot be killed", side="sandbox")
 
-    def _environment(self) -> dict[str, str]:
-        """What a command has before the caller adds its own."""
-        base = base_environment(self._layout)
-        return base | dict(self._template.env) | self._outlet.environment
+    @property
+    def _python(self) -> Sequence[str]:
+        """The words that run its supervisor's interpreter."""
+        return self._template.python or [str(choose_interpreter(substitute_for_root()).path)]
+
+    async def _execute(self, command: str, stdin: int) -> ExecResult:
+        return await self.exec(command, cwd="/", stdin=stdin)
+
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        """All environment variables of a command; the caller's win."""
+        own = {name: self._layout.rewrite(value) for name, value in more.items()}
+        base = base_environment(self._layout) | dict(self._template.env)
+        return base | self._outlet.environment | own
 
     async def _run(
         self, fds: Sequence[int], timeout_s: float | None, **request: Any
@@ -311,7 +324,9 @@ class Sandbox:
             ) from error
         return answer.message
 
-    def _input(self, stdin: bytes | Path | None) -> AbstractContextManager[int]:
+    def _input(self, stdin: bytes | Path | int | None) -> AbstractContextManager[int]:
+        if isinstance(stdin, int):
+            return nullcontext(stdin)
         if isinstance(stdin, Path):
             return unnamed_copy(stdin, self._layout.folder)
         return memory_file(stdin or b"")

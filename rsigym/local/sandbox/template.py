@@ -15,8 +15,9 @@ class Template:
 
     Attributes:
         name: What callers call it.
-        root: The host folder with it, or None for the programs of this machine. What it has in
-            the standard folders, such as /app, each sandbox gets a copy of; the rest is read-only.
+        root: The host folder with it, read-only in sandboxes; None for this machine's programs.
+        first_files: An archive of what it has in the standard folders, such as /app: each sandbox
+            starts with a copy of its own.
         env: Environment variables of every command.
         workdir: Where commands run that name no other place.
         python: The words that run its supervisor's interpreter; none for the machine's own.
@@ -26,6 +27,7 @@ class Template:
 
     name: str
     root: Path | None = None
+    first_files: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     workdir: str = WORKDIR
     python: tuple[str, ...] = ()

@@ -20,9 +20,11 @@ from rsigym.local.sandbox.host_python import host_python
 from rsigym.local.sandbox.interpreter import CHECK
 from rsigym.local.sandbox.layout import WORKDIR
 from rsigym.local.sandbox.made_once import made_once, readable_store
+from rsigym.local.sandbox.snapshot import first_files
 from rsigym.local.sandbox.template import BASE, Template
 from rsigym.local.sandbox.unpack import digest_of, unpack
 from rsigym.platform.errors import BadCall, OperatorError
+from rsigym.platform.home import home
 
 __all__ = ["Description", "Templates"]
 
@@ -138,9 +140,12 @@ async def _make(name: str, source: _Source) -> Template:
             f"the sandboxes' user may not enter {root}: move template {name} to a folder that "
             "every user may enter, or give it as an archive"
         )
-    template = Template(
-        name, root, source.description.env, source.description.workdir, digest=digest
+    first = await made_once(
+        home() / "templates" / f"{digest}.first.tar",
+        lambda part: asyncio.to_thread(first_files, root, part),
     )
+    said = source.description
+    template = Template(name, root, first, said.env, said.workdir, digest=digest)
     return await asyncio.to_thread(_with_python, template)
 
 
