@@ -155,7 +155,7 @@ async def test_open_tunnels_are_cut_when_they_are_no_longer_allowed(
 import http.client, sys
 links = []
 for host in ("public.test", "other.test"):
-    link = http.client.HTTPConnection("127.0.0.1", 3128)
+    link = http.client.HTTPConnection("127.0.0.1", 3128, timeout=20)
     link.set_tunnel(host, 80)
     link.connect()
     links.append(link)

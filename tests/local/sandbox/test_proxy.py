@@ -5,6 +5,7 @@ The servers' exact addresses are in the policy, as an operator may open them.
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -289,6 +290,22 @@ async def test_each_half_of_a_tunnel_ends_by_itself():
         writer.write_eof()
         async with asyncio.timeout(20):
             assert await said == b"more"
+
+
+@on_loop
+async def test_a_client_that_is_torn_away_is_gone_for_the_server_too():
+    left = asyncio.get_running_loop().create_future()
+
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        left.set_result(await ended(reader))
+
+    async with scene(wait) as there:
+        _, writer = await there.tunnel()
+        own = writer.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        writer.transport.abort()
+        async with asyncio.timeout(20):
+            assert await left
 
 
 @on_loop
