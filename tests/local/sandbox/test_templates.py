@@ -30,6 +30,12 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.fixture(autouse=True)
+def open_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home that sandboxes' user may enter, so that templates are unpacked in it."""
+    monkeypatch.setenv("RSIGYM_HOME", str(folder / "home"))
+
+
 @pytest.mark.parametrize("name", ["small", "python"])
 @on_loop
 async def test_a_sandbox_has_the_templates_system_and_its_first_files(
@@ -107,16 +113,18 @@ def test_a_description_that_is_wrong_is_said_to_be(tmp_path: Path, text: str):
 
 @on_loop
 async def test_an_archive_is_unpacked_once_by_its_content(
-    tmp_path: Path, bubblewrap: Isolation, roots: Path
+    folder: Path, bubblewrap: Isolation, roots: Path
 ):
-    shutil.copy(roots / "small.tar", tmp_path / "same.tar")
+    shutil.copy(roots / "small.tar", folder / "same.tar")
     found = await asyncio.gather(
-        *(Templates({"t": path}).get("t") for path in (roots / "small.tar", tmp_path / "same.tar"))
+        *(Templates({"t": path}).get("t") for path in (roots / "small.tar", folder / "same.tar"))
     )
     assert found[0].root == found[1].root
     assert found[0].root is not None
+    assert found[0].root.parent == folder / "home/templates"
     left = {path.name for path in found[0].root.parent.glob(f"{found[0].digest}*")}
-    assert left == {found[0].digest, f"{found[0].digest}.lock"}
+    first = f"{found[0].digest}.first.tar"
+    assert left == {found[0].digest, f"{found[0].digest}.lock", first, f"{first}.lock"}
 
 
 @on_loop
