@@ -13,6 +13,7 @@ import shlex
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, override
 from uuid import uuid4
@@ -25,7 +26,7 @@ from harbor.environments.capabilities import (
 from harbor.models.task.config import NetworkMode, NetworkPolicy
 
 from rsigym.local.dockerfile import TaskImage, read_dockerfile
-from rsigym.local.image_build import MIRRORS, USER_PROGRAMS, Builder
+from rsigym.local.image_build import MIRRORS, Builder, with_programs
 from rsigym.local.sandbox import BASE, Egress, Isolation, Limits, Sandbox, Templates
 from rsigym.local.sandbox.launch import search_path
 from rsigym.local.sandbox.layout import FOLDERS, WORKDIR
@@ -124,6 +125,8 @@ class SandboxEnvironment(BaseEnvironment):
                 "user of this machine: use --sandbox bubblewrap",
                 side="task",
             )
+        if self._image.built:
+            self._image = replace(self._image, env=with_programs(self._image.env))
         given = self._templates.description(self._image.base).workdir
         for path in {self._workdir, *self._image.places} - {given}:
             if not any(PurePosixPath(path).is_relative_to(f"/{name}") for name in FOLDERS):
@@ -141,8 +144,7 @@ class SandboxEnvironment(BaseEnvironment):
         """What stands in for the image `name`."""
         template = self._templates.description(name)
         path = template.env.get("PATH") or search_path(self._isolation)
-        env = {**template.env, "PATH": f"{path}:{USER_PROGRAMS}"}
-        return TaskImage(name, template.workdir, env)
+        return TaskImage(name, template.workdir, {**template.env, "PATH": path})
 
     @override
     def validate_network_policy_support(self, network_policy: NetworkPolicy | None = None) -> None:

@@ -20,13 +20,14 @@ from rsigym.local.dockerfile import Copy, Run, TaskImage
 from rsigym.local.sandbox import Egress, ExecResult, Limits, Sandbox, Template
 from rsigym.local.sandbox.host import substitute_for_root
 from rsigym.local.sandbox.interpreter import choose_interpreter
+from rsigym.local.sandbox.launch import search_path
 from rsigym.local.sandbox.layout import FOLDERS, HOME
 from rsigym.local.sandbox.lookups import Resolve, system_resolver
 from rsigym.local.sandbox.made_once import made_once
 from rsigym.platform.errors import ServiceFailure
 from rsigym.platform.home import home
 
-__all__ = ["MIRRORS", "USER_PROGRAMS", "BuildFailure", "Builder"]
+__all__ = ["MIRRORS", "BuildFailure", "Builder", "with_programs"]
 
 
 class BuildFailure(ServiceFailure):
@@ -50,9 +51,6 @@ MIRRORS = {
     "rubygems.org": "gem",
 }
 """Where a build may connect to unless the operator says otherwise, each with who asks there."""
-
-USER_PROGRAMS = f"{HOME}/.local/bin"
-"""Where pip and npm put programs; searched last, so that none there hides one of the system's."""
 
 _TOOLS = {
     # Not PIP_USER, which fails in virtual environments: pip finds by itself that the system's
@@ -133,7 +131,7 @@ class Builder:
 
     async def _run(self, sandbox: Sandbox, step: Run, file: str) -> None:
         await sandbox.exec(f"mkdir -p {shlex.quote(step.workdir)}", cwd="/")
-        env = {**_TOOLS, **self.env, **step.env}
+        env = with_programs({**_TOOLS, **self.env, **step.env})
         result = await sandbox.exec(step.command, cwd=step.workdir, env=env)
         if result.exit_code != 0:
             raise BuildFailure(
@@ -145,6 +143,12 @@ class Builder:
                 file=file,
                 line=step.line,
             )
+
+
+def with_programs(env: Mapping[str, str]) -> dict[str, str]:
+    """`env` with what pip and npm install on the PATH: last, so that it hides nothing else."""
+    path = env.get("PATH") or search_path("bubblewrap")
+    return {**env, "PATH": f"{path}:{HOME}/.local/bin"}
 
 
 def _written(folders: Sequence[str]) -> str:
