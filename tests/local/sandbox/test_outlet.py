@@ -192,6 +192,39 @@ async def test_bodies_go_both_ways_in_any_framing(
             await output(sandbox, f"{send} | cmp - in")
 
 
+HOG = """
+import socket, threading
+links = [socket.create_connection(("127.0.0.1", 3128)) for _ in range(300)]
+for link in links:
+    try:
+        link.sendall(b"CONNECT public.test:80 HTTP/1.1\\r\\n\\r\\n")
+    except OSError:
+        pass  # one too many, and already told so
+open("/app/hogging", "w").close()
+threading.Event().wait()
+"""
+
+
+@in_world
+async def test_a_sandbox_that_takes_all_it_can_leaves_its_neighbour_alone(
+    folder: Path, bubblewrap: Isolation, world: World
+):
+    async with (
+        let_out(folder / "hog", world, Egress.public()) as hog,
+        let_out(folder / "neighbour", world, Egress.public()) as neighbour,
+    ):
+        hogging = asyncio.create_task(hog.exec("python3 -", stdin=HOG.encode()))
+        while (await hog.exec("test -e /app/hogging")).exit_code:
+            assert not hogging.done()
+        assert "connections are open already" in await get(hog, "http://public.test/")
+        assert (await get(neighbour, "http://public.test/")).endswith("200")
+        await hog.kill_all()
+        await hogging
+        async with asyncio.timeout(20):
+            while not (await get(hog, "http://public.test/")).endswith("200"):
+                pass  # until the proxy has seen all of them leave
+
+
 @in_world
 async def test_python_and_git_find_the_way_out_by_themselves(
     folder: Path, bubblewrap: Isolation, world: World
