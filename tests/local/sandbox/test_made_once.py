@@ -3,11 +3,13 @@
 import asyncio
 import os
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
 
-from rsigym.local.sandbox.made_once import made_once
+from rsigym.local.sandbox.made_once import made_once, readable_store
+from rsigym.platform.errors import OperatorError
 from tests.local.sandbox.support import on_loop
 
 KILLED = """
@@ -63,3 +65,22 @@ async def test_a_failure_leaves_nothing_and_the_next_tries_again(tmp_path: Path)
     assert os.listdir(target.parent) == ["made.lock"]
     assert await made_once(target, make) == target
     assert await made_once(target, fail) == target
+
+
+def test_a_store_is_where_sandboxes_user_may_enter(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RSIGYM_HOME", str(folder / "home"))
+    assert readable_store("templates") == folder / "home/templates"
+    if os.geteuid() != 0:
+        return  # an ordinary user's sandboxes may enter what that user may
+    closed, name = folder / "closed", f"test-{uuid.uuid4().hex}"
+    closed.mkdir(mode=0o700)
+    monkeypatch.setenv("RSIGYM_HOME", str(closed / "home"))
+    shared = readable_store(name)
+    try:
+        assert shared.parent == Path("/var/tmp")
+        assert readable_store(name) == shared
+        shared.chmod(0o777)
+        with pytest.raises(OperatorError, match="not made by this user"):
+            readable_store(name)
+    finally:
+        shared.rmdir()
