@@ -2,17 +2,21 @@
 
 It measures the initial system, reads a few failed trials, trains on questions of its own that are
 answered with a calculation, has a harness do the calculating, measures every pair of model and
-harness on development tasks, and submits the best. Its choices depend on the seed and on what the
-environment answers, on nothing else.
+harness on development tasks, and submits the best. What its track refuses it leaves as it is. Its
+choices depend on the seed and on what the environment answers, on nothing else.
 """
 
 import json
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 __all__ = ["research", "training_records"]
+
+OK, REFUSED = 0, 2
+"""Of the observation's `status`."""
 
 EXAMPLES = 280
 DEVELOPMENT_TASKS = 20
@@ -38,12 +42,15 @@ def research(env: Any, seed: int) -> None:
     scores = {(base, "harness"): first["score"]}
     prompt = lab.read_failures(first)
 
-    checkpoint = lab.train(training_records(EXAMPLES, seed, *prompt), base, seed)
+    models = [base]
+    with suppress(RefusedError):
+        models.append(lab.train(training_records(EXAMPLES, seed, *prompt), base, seed))
     lab.write_calculator()
-    for model in (base, checkpoint):
+    for model in models:
         for harness in ("harness", "calculator"):
             if (model, harness) not in scores:
-                scores[model, harness] = lab.evaluate(model, harness)["score"]
+                with suppress(RefusedError):
+                    scores[model, harness] = lab.evaluate(model, harness)["score"]
 
     model, harness = max(scores, key=lambda pair: scores[pair])
     print(f"Submitting {_short(model)} with {harness}/; {lab.free_usd():.2f} USD are left.")
@@ -123,6 +130,10 @@ def _short(model: str) -> str:
     return "the checkpoint" if model.startswith("tinker://") else model.rpartition("/")[2]
 
 
+class RefusedError(RuntimeError):
+    """The track does not allow a call."""
+
+
 class Lab:
     """The environment as the researcher uses it: calls that must succeed, waited for."""
 
@@ -133,12 +144,14 @@ class Lab:
         """The evidence of a call.
 
         Raises:
-            RuntimeError: It was answered with anything but OK.
+            RefusedError: The track does not allow it.
+            RuntimeError: It was answered with anything else but OK.
         """
         observation, *_ = self._env.step({"op": op, "args": args})
         evidence = observation["evidence"]
-        if observation["status"] != 0:
-            raise RuntimeError(f"{op} was not done: {json.dumps(evidence)}")
+        if observation["status"] != OK:
+            kind = RefusedError if observation["status"] == REFUSED else RuntimeError
+            raise kind(f"{op} was not done: {json.dumps(evidence)}")
         return evidence
 
     def free_usd(self) -> float:
@@ -171,12 +184,15 @@ class Lab:
         return system, lead
 
     def train(self, records: list[dict[str, Any]], base: str, seed: int) -> str:
-        """The checkpoint of a training run on `records`."""
+        """The checkpoint of a training run on `records`; with the track's settings, if need be."""
         lines = (json.dumps(record, ensure_ascii=False) for record in records)
         self.call("workspace.write", path="data/train.jsonl", content="\n".join(lines) + "\n")
-        config = CONFIG | {"base_model": base}
-        config["lora_config"] = {"rank": 16, "seed": seed}
-        handle = self.call("training.submit", data="data/train.jsonl", config=config)["handle"]
+        own = CONFIG | {"base_model": base, "lora_config": {"rank": 16, "seed": seed}}
+        try:
+            submitted = self.call("training.submit", data="data/train.jsonl", config=own)
+        except RefusedError:
+            submitted = self.call("training.submit", data="data/train.jsonl")
+        handle = submitted["handle"]
         print(f"{handle}: {len(records)} records of my own, one epoch.")
         self._wait(handle)
         return self.call("training.status", handle=handle)["checkpoint"]

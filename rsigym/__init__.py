@@ -13,13 +13,18 @@ from rsigym.envs.registration import register_all
 if TYPE_CHECKING:
     from rsigym import wrappers
     from rsigym.benchmarks.index import rsi_index
+    from rsigym.envs.resume import resume
     from rsigym.envs.vector import make_vec
 
 __version__ = version("rsigym")
 
-__all__ = ["__version__", "make_vec", "rsi_index", "wrappers"]
+__all__ = ["__version__", "make_vec", "resume", "rsi_index", "wrappers"]
 
-_LAZY = {"make_vec": "rsigym.envs.vector", "rsi_index": "rsigym.benchmarks.index"}
+_LAZY = {
+    "make_vec": "rsigym.envs.vector",
+    "resume": "rsigym.envs.resume",
+    "rsi_index": "rsigym.benchmarks.index",
+}
 
 register_all()
 

@@ -60,7 +60,7 @@ def _checks() -> Iterator[Check]:
     for package in ("gymnasium", *LOCAL_PACKAGES):
         yield _package(package)
     yield _model()
-    yield _sandboxes()
+    yield from _sandboxes()
     yield Check("cores", str(_cores()))
     yield _memory()
     yield _disk()
@@ -93,13 +93,21 @@ def _model() -> Check:
     return Check(name, "installed, prepared by the first run")
 
 
-def _sandboxes() -> Check:
+def _sandboxes() -> Iterator[Check]:
     from rsigym.local.sandbox import describe_isolation
 
     facts = describe_isolation()
+    bubblewrap = facts["bubblewrap"]
     if facts["isolation"] == "bubblewrap":
-        return Check("sandboxes", f"bubblewrap {facts['bubblewrap']['version']}")
-    return Check("sandboxes", "plain processes only", facts["reason"])
+        nested = f"nested ones {bubblewrap['nested_user_namespaces']}"
+        found = f"bubblewrap {bubblewrap['version']}, system calls {bubblewrap['system_calls']}"
+        yield Check("sandboxes", found)
+        yield Check("namespaces", f"{', '.join(bubblewrap['namespaces'])}; {nested}")
+    else:
+        yield Check("sandboxes", "plain processes only", facts["reason"])
+    for resource, bound in facts["limits"].items():
+        yield Check(f"limit on {resource.replace('_', ' ')}", bound)
+    yield Check("not protected", facts["not_protected"])
 
 
 def _cores() -> int:

@@ -16,6 +16,7 @@ LOCAL_PACKAGES = (
     "fastapi",
     "uvicorn",
     "rich",
+    "litellm",
     "sqlalchemy",
 )
 """The packages of the extra `local`; each is imported under its own name."""

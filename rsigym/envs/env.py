@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -36,8 +37,8 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
 
     Args:
         benchmarks, track, offline, backend, budget_usd, initial_system, protocol, n_attempts,
-        n_official_tasks, sandbox, step_limit, time_limit_s: As in `Experiment`; None is its
-            default.
+        n_official_tasks, sandbox, rollout_models, step_limit, time_limit_s: As in `Experiment`;
+            None is its default.
         run_dir: Where run folders are made; `runs` below `RSIGYM_HOME` by default.
         render_mode: "ansi", "rgb_array" or None.
 
@@ -59,6 +60,7 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         n_attempts: int | None = None,
         n_official_tasks: int | None = None,
         sandbox: Isolation | None = None,
+        rollout_models: dict[str, dict[str, Any]] | None = None,
         step_limit: int | None = None,
         time_limit_s: float | None = None,
         run_dir: str | None = None,
@@ -78,11 +80,13 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
             n_attempts=n_attempts,
             n_official_tasks=n_official_tasks,
             sandbox=sandbox,
+            rollout_models=rollout_models,
             step_limit=step_limit,
             time_limit_s=time_limit_s,
         )
         self.run_dir = run_dir
         self.episode: Episode | None = None
+        self._resumed: Path | None = None
         self._steps = 0
         self._permissions = self.experiment.permissions
         self.action_space = CallSpace(permissions=self._permissions)
@@ -108,8 +112,9 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         self.close()
         from rsigym.envs.local import open_local
 
-        self.episode = open_local(self.experiment, self.permissions, self.run_dir)
-        self._steps = 0
+        resumed, self._resumed = self._resumed, None
+        self.episode = open_local(self.experiment, self.permissions, self.run_dir, resumed)
+        self._steps = self.episode.run.calls
         return self._observation(Status.OK, self.episode.welcome), self._info(0, "")
 
     @property
@@ -126,6 +131,10 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
         self.action_space = CallSpace(permissions=self._permissions)
         if self.episode is not None:
             self.episode.run.narrow(permissions)
+
+    def resume(self, folder: Path) -> None:
+        """Have the next `reset` go on with the run in `folder`; see `rsigym.resume`."""
+        self._resumed = folder
 
     def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Make one call; see the class for what comes back."""

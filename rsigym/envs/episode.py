@@ -11,7 +11,8 @@ import numpy.typing as npt
 from rsigym.benchmarks import rsi_index
 from rsigym.envs.experiment import Experiment, versions
 from rsigym.envs.official import Official
-from rsigym.envs.scoreboard import Scoreboard
+from rsigym.envs.run_folder import RESULT
+from rsigym.envs.scoreboard import Scoreboard, official_score
 from rsigym.envs.trajectory import write_trajectory
 from rsigym.operations import OPERATIONS
 from rsigym.operations.json_value import Json
@@ -21,7 +22,7 @@ from rsigym.platform.records import write_json
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence
 from rsigym.platform.tracks import OFFLINE, track_of
-from rsigym.services.evaluation_job import EvaluationJob, score_of
+from rsigym.services.evaluation_job import EvaluationJob
 from rsigym.services.jobs import ENDED, Job, Jobs
 
 __all__ = ["Ending", "Episode"]
@@ -82,7 +83,7 @@ class Episode:
         if self.result is None:
             self.jobs.close()
             self.result = self._result(ending)
-            write_json(self.run.folder / "result.json", self.result)
+            write_json(self.run.folder / RESULT, self.result)
             spent = to_usd(self.run.ledger.balance(self.run.id).spent)
             write_trajectory(
                 self.run.folder, run_id=self.run.id, agent="researcher", cost_usd=spent
@@ -105,8 +106,8 @@ class Episode:
         index = None
         if self.scoreboard.complete:
             index = rsi_index(
-                {name: _score(outcome, "submitted") for name, outcome in submissions.items()},
-                {name: _score(outcome, "initial") for name, outcome in submissions.items()},
+                {name: official_score(each, "submitted") for name, each in submissions.items()},
+                {name: official_score(each, "initial") for name, each in submissions.items()},
             )
         balance = self.run.ledger.balance(self.run.id)
         warnings: list[Json] = [*self.warnings]
@@ -138,9 +139,3 @@ class Episode:
         """How many development evaluations ran on the official tasks."""
         shared = self.experiment.protocol == "paper"
         return len(self.jobs.of(EvaluationJob)) if shared else 0
-
-
-def _score(outcome: dict[str, Json], which: str) -> float:
-    measured = outcome[which]
-    assert isinstance(measured, dict)
-    return score_of(measured)

@@ -11,6 +11,7 @@ from rsigym.operations.json_value import Json
 from rsigym.platform.errors import OperatorError
 from rsigym.platform.money import to_nano
 from rsigym.platform.permissions import Permissions
+from rsigym.platform.rollout_models import Alias, RolloutModel
 from rsigym.platform.tracks import (
     OFFLINE,
     Backend,
@@ -51,6 +52,7 @@ class Experiment(_Frozen):
         n_official_tasks: The first so many official tasks; all by default.
         sandbox: How trials are isolated; "auto" falls back to plain processes, and says so.
         offline: Whether sandboxes and trials are kept off the internet, in any track.
+        rollout_models: The frontier models that are offered, by the name that agents call them.
         step_limit, time_limit_s: When the episode is truncated; never by default.
     """
 
@@ -64,6 +66,7 @@ class Experiment(_Frozen):
     n_attempts: Annotated[int, Field(ge=1, le=32)] = 3
     n_official_tasks: Annotated[int | None, Field(ge=1)] = None
     sandbox: Isolation = "bubblewrap"
+    rollout_models: dict[Alias, RolloutModel] = {}
     step_limit: Annotated[int | None, Field(ge=1)] = None
     time_limit_s: Annotated[float | None, Field(gt=0)] = None
 
@@ -82,7 +85,9 @@ class Experiment(_Frozen):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             setting = ".".join(map(str, first["loc"]))
-            raise OperatorError(f"{setting}: {first['msg']}, not {first['input']!r}") from None
+            # What was given for a frontier model may hold a key.
+            given_was = "" if "rollout_models" in setting else f", not {first['input']!r}"
+            raise OperatorError(f"{setting}: {first['msg']}{given_was}") from None
 
     @property
     def name(self) -> str:
@@ -140,7 +145,7 @@ def describe(experiment: Experiment) -> dict[str, Json]:
 def versions() -> dict[str, Json]:
     """The versions of the packages that results depend on; None for one that is missing."""
     found: dict[str, Json] = {}
-    for package in ("rsigym", "gymnasium", "harbor", "tinker", "torch", "transformers"):
+    for package in ("rsigym", "gymnasium", "harbor", "tinker", "torch", "transformers", "litellm"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

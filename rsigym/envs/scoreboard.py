@@ -1,31 +1,45 @@
 """The scores of an episode: where each benchmark started, how far development has come."""
 
+import json
 import threading
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from rsigym.operations.json_value import Json
+from rsigym.platform.records import write_json
 from rsigym.services.evaluation_job import EvaluationJob, score_of
 from rsigym.services.jobs import Jobs
 
-__all__ = ["Scoreboard"]
+__all__ = ["Scoreboard", "official_score"]
 
 
 class Scoreboard:
     """Initial scores, the best development scores, and what was submitted. Safe from any thread.
 
     Attributes:
+        initial: The official score of the initial system by benchmark.
         submissions: The official outcome by benchmark.
     """
 
-    def __init__(self, benchmarks: Sequence[str], jobs: Jobs):
+    def __init__(self, benchmarks: Sequence[str], jobs: Jobs, records: Path):
+        """
+        Args:
+            records: Where submissions are kept, also those of an earlier process.
+        """
         self.benchmarks = tuple(benchmarks)
-        self.initial: dict[str, float] = {}
-        self.submissions: dict[str, dict[str, Json]] = {}
         self._jobs = jobs
+        self._kept = records / "submissions.json"
         self._lock = threading.Lock()
+        self.submissions: dict[str, dict[str, Json]] = (
+            json.loads(self._kept.read_text(encoding="utf-8")) if self._kept.exists() else {}
+        )
+        self.initial = {
+            name: official_score(outcome, "initial") for name, outcome in self.submissions.items()
+        }
 
     def development(self) -> list[EvaluationJob]:
         """The development evaluations that ran to their end."""
@@ -42,6 +56,7 @@ class Scoreboard:
         """Note the official outcome of a benchmark's one submission."""
         with self._lock:
             self.submissions[benchmark] = outcome
+            write_json(self._kept, {**self.submissions})
 
     @property
     def complete(self) -> bool:
@@ -54,3 +69,10 @@ class Scoreboard:
         return np.array(
             [[-1.0 if score is None else score for score in row] for row in rows], np.float64
         )
+
+
+def official_score(outcome: dict[str, Json], which: Literal["initial", "submitted"]) -> float:
+    """One of the two scores of an official outcome."""
+    measured = outcome[which]
+    assert isinstance(measured, dict)
+    return score_of(measured)

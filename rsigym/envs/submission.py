@@ -54,7 +54,9 @@ class RunService:
             case RunWait():
                 return Prepared(lambda _: self._wait(operation))
             case RunSubmit():
-                benchmark, harness = self._check(operation)
+                benchmark = self._evaluation.benchmark(operation.benchmark)
+                harness = pack(self._workspace.resolve(operation.harness))
+                self._models.ready(operation.model)
                 return Prepared(
                     lambda _: self._submit(benchmark, operation.model, harness),
                     found=Found(harness.id, benchmark),
@@ -73,21 +75,18 @@ class RunService:
             "running": [job.summary() for job in jobs if job.state not in ENDED],
         }
 
-    def _check(self, call: RunSubmit) -> tuple[str, Harness]:
-        """Everything that can be wrong with a submission, found before anything is measured."""
-        benchmark = self._evaluation.benchmark(call.benchmark)
+    def _require_measured(self, benchmark: str) -> None:
+        """Whoever submits has to know what; found out before anything is measured officially."""
         if benchmark in self._scoreboard.submissions:
             raise BadCall(f"{benchmark} has its submission already")
-        harness = pack(self._workspace.resolve(call.harness))
-        self._models.ready(call.model)
         if not any(job.plan.benchmark == benchmark for job in self._scoreboard.development()):
             raise BadCall(
                 f"nothing was evaluated on {benchmark} yet: run evaluation.submit and wait for its "
                 "score first, so that you know what you submit"
             )
-        return benchmark, harness
 
     def _submit(self, benchmark: str, model: str, harness: Harness) -> Evidence:
+        self._require_measured(benchmark)
         if not self._submitting.acquire(blocking=False):
             raise BadCall("a submission is being evaluated: wait for its answer")
         try:

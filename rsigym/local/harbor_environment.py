@@ -28,6 +28,7 @@ from harbor.models.task.config import NetworkMode, NetworkPolicy
 from rsigym.local.dockerfile import TaskImage, read_dockerfile
 from rsigym.local.image_build import MIRRORS, Builder, with_programs
 from rsigym.local.sandbox import BASE, Egress, Isolation, Limits, Sandbox, Templates
+from rsigym.local.sandbox.cgroups import cgroup_bounds_cpus
 from rsigym.local.sandbox.launch import search_path
 from rsigym.local.sandbox.layout import FOLDERS, WORKDIR
 from rsigym.platform.errors import OperatorError, ServiceFailure
@@ -36,6 +37,8 @@ __all__ = ["ENDPOINT_PORT", "OnEndpoint", "SandboxEnvironment"]
 
 ENDPOINT_PORT = 8080
 """The port inside a sandbox behind which the inference endpoint answers."""
+
+_MOST_LOGS_MB = 256
 
 type OnEndpoint = Callable[[socket.socket, str], Awaitable[None]]
 """Takes over the listening socket; the text is its address inside, `http://host:port`."""
@@ -78,9 +81,7 @@ class SandboxEnvironment(BaseEnvironment):
         self._closing: asyncio.Task[None] | None = None
         self._started: Sandbox | None = None
         super().__init__(*args, **kwargs)
-        memory_mb = self._effective_memory_mb
-        limits = Limits() if memory_mb is None else Limits(memory_mb=memory_mb)
-        self._builder = Builder(Path(sandboxes), limits, mirrors)
+        self._builder = Builder(Path(sandboxes), self._limits(), mirrors)
 
     @staticmethod
     @override
@@ -106,7 +107,20 @@ class SandboxEnvironment(BaseEnvironment):
     @classmethod
     @override
     def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
-        return EnvironmentResourceCapabilities(memory_limit=True, fractional_cpus=True)
+        return EnvironmentResourceCapabilities(
+            memory_limit=True, cpu_limit=cgroup_bounds_cpus(), fractional_cpus=True
+        )
+
+    def _limits(self) -> Limits:
+        """The task's own, but no more of a disk than any sandbox has: it is this machine's memory.
+
+        What a trial leaves on this machine's real disk is its logs.
+        """
+        limits = Limits(cpus=self._effective_cpus, download_mb=_MOST_LOGS_MB)
+        if (memory_mb := self._effective_memory_mb) is not None:
+            limits = replace(limits, memory_mb=memory_mb)
+        sizes = (limits.disk_mb, self._effective_storage_mb)
+        return replace(limits, disk_mb=min(size for size in sizes if size is not None))
 
     @override
     def _validate_definition(self) -> None:

@@ -15,6 +15,7 @@ from rsigym.operations.evaluation import (
     EvaluationSubmit,
 )
 from rsigym.operations.inference import InferenceChat, InferenceModels
+from rsigym.operations.rollout import RolloutChat, RolloutModels
 from rsigym.operations.run import RunSubmit, RunWait
 from rsigym.operations.training import TrainingCancel, TrainingStatus, TrainingSubmit
 from rsigym.operations.workspace import WorkspaceList, WorkspaceRead, WorkspaceWrite
@@ -30,6 +31,8 @@ _ALL: tuple[type[Operation], ...] = (
     TrainingCancel,
     InferenceModels,
     InferenceChat,
+    RolloutModels,
+    RolloutChat,
     EvaluationSubmit,
     EvaluationStatus,
     EvaluationCancel,

@@ -3,7 +3,8 @@
 `{"event": "begin", "call", "op"}` is written after the hold and before the work, so that what has
 no `begin` never began. `{"event": "end", "call", "items"}` is written after the work and before the
 settlement: it is the bill of a call that ended and was not booked. `{"event": "reconciled", …}` is
-what `reconcile` did about a hold that was still open at the next start.
+what `reconcile` did about a hold that was still open at the next start. `{"event": "narrow",
+"permissions"}` is what the run was narrowed by after it had begun.
 """
 
 import contextlib

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from typing import Self
 
 from rsigym.platform.errors import ServiceFailure
 from rsigym.platform.journal import Journal
@@ -43,6 +44,17 @@ class Meter:
         self._settling = threading.Lock()
         self._summing = threading.Lock()
         self._spent = 0
+
+    @classmethod
+    def past(cls, ledger: Ledger, account: str, call_id: str) -> Self:
+        """The meter of a call that an earlier process made: it tells what was spent."""
+        meter = cls(ledger, account, call_id)
+        meter._spent = sum(
+            entry.item.amount
+            for entry in ledger.entries(account)
+            if f"{entry.call_id}/".startswith(f"{call_id}/")
+        )
+        return meter
 
     @property
     def spent(self) -> int:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, model_validator
 from rsigym.operations import Operation
 from rsigym.operations.evaluation import EvaluationSubmit
 from rsigym.operations.inference import InferenceChat
+from rsigym.operations.rollout import RolloutChat
 from rsigym.operations.run import RunSubmit
 from rsigym.operations.training import TrainingSubmit
 from rsigym.platform.decision import Decision, Found
@@ -129,7 +130,7 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
     def _closed(self, operation: type[Operation]) -> str | None:
         """The service without which the operation can do nothing, where it is revoked.
 
-        Inference that is left without a model is as good as revoked.
+        Inference or rollout that is left without a model is as good as revoked.
         """
         needed: tuple[str, ...] = (operation.service,)
         if issubclass(operation, EvaluationSubmit | RunSubmit):
@@ -137,6 +138,8 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
         for name in needed:
             if getattr(self, name, True) is None:
                 return name
+        if issubclass(operation, RolloutChat):
+            return "rollout" if _granted(self.rollout).models == () else None
         asks_models = issubclass(operation, InferenceChat | EvaluationSubmit | RunSubmit)
         return "inference" if asks_models and _granted(self.inference).models == () else None
 
@@ -150,6 +153,9 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
                 return _granted(self.training).explain(operation)
             case InferenceChat():
                 return self._decide_model(operation.model)
+            case RolloutChat():
+                models = _granted(self.rollout).models
+                return decide_name("rollout.models", "model", operation.model, models)
             case EvaluationSubmit() | RunSubmit():
                 decision = self._decide_model(operation.model)
                 if not decision.allowed or operation.benchmark is None:

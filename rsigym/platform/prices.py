@@ -3,22 +3,31 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from rsigym.platform.errors import ServiceFailure
+from rsigym.platform.rollout_price import RolloutPrice
 
-__all__ = ["PriceBook", "TokenPrice", "local_prices"]
+__all__ = ["PriceBook", "TokenPrice", "local_prices", "tinker_prices"]
 
 
 @dataclass(frozen=True, slots=True)
 class TokenPrice:
-    """Nano-USD a token of one model; 1000 is one USD per million tokens."""
+    """Nano-USD a token of one model; 1000 is one USD per million tokens.
+
+    Attributes:
+        cached_prefill: Of a prompt token that was read before; it is billed once, at this rate.
+        context: The longest sequence that has this price, in tokens; None if any has.
+    """
 
     prefill: int
+    cached_prefill: int
     sample: int
     train: int
+    context: int | None = None
 
 
 @dataclass(frozen=True)
@@ -29,11 +38,13 @@ class PriceBook:
         version: The book's name, written into `experiment.json` with its hash.
         models: Token prices by base model.
         sandbox_millisecond: Nano-USD a millisecond of a sandbox.
+        rollout: Prices of the frontier models that are offered, by alias.
     """
 
     version: str
     models: Mapping[str, TokenPrice]
     sandbox_millisecond: int
+    rollout: Mapping[str, RolloutPrice] = field(default_factory=dict[str, RolloutPrice])
 
     def tokens(self, model: str) -> TokenPrice:
         """The prices of a base model.
@@ -54,24 +65,40 @@ class PriceBook:
         text = json.dumps(
             [
                 self.version,
-                sorted((m, p.prefill, p.sample, p.train) for m, p in self.models.items()),
+                {name: asdict(price) for name, price in self.models.items()},
                 self.sandbox_millisecond,
-            ]
+                {alias: asdict(price) for alias, price in self.rollout.items()},
+            ],
+            sort_keys=True,
         )
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache
-def _nominal() -> dict[str, str | int]:
-    return json.loads(files("rsigym.platform").joinpath("local_prices.json").read_text())
+def _data(name: str) -> dict[str, Any]:
+    return json.loads(files("rsigym.platform").joinpath(name).read_text(encoding="utf-8"))
 
 
-def local_prices(models: Iterable[str]) -> PriceBook:
-    """The nominal prices of this machine's services, the same for each of `models`."""
-    nominal = _nominal()
-    price = TokenPrice(*(int(nominal[kind]) for kind in ("prefill", "sample", "train")))
+def local_prices(
+    models: Iterable[str], rollout: Mapping[str, RolloutPrice] | None = None
+) -> PriceBook:
+    """The nominal prices of this machine's services, the same for each of `models`.
+
+    Args:
+        rollout: Prices of frontier models, which are not this machine's.
+    """
+    nominal = _data("local_prices.json")
+    kinds = ("prefill", "cached_prefill", "sample", "train")
+    price = TokenPrice(**{kind: nominal[kind] for kind in kinds})
     return PriceBook(
-        str(nominal["version"]),
+        nominal["version"],
         dict.fromkeys(models, price),
-        int(nominal["sandbox_millisecond"]),
+        nominal["sandbox_millisecond"],
+        rollout or {},
     )
+
+
+def tinker_prices() -> dict[str, TokenPrice]:
+    """What hosted Tinker bills a token of each of its models; the source is in the data file."""
+    listed = _data("tinker_prices.json")["models"]
+    return {model: TokenPrice(**price) for model, price in listed.items()}

@@ -3,11 +3,14 @@ holds whatever the agent says it did.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rsigym.operations.json_value import Json
 
-__all__ = ["Records", "write_json"]
+__all__ = ["Records", "read_lines", "write_json"]
 
 
 class Records:
@@ -36,3 +39,11 @@ def write_json(path: Path, value: Json) -> None:
     scratch = path.with_name(f".{path.name}.tmp")
     scratch.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     scratch.replace(path)
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a JSONL file, if there is one; a line not written whole is left out."""
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8").split("\n"):
+            with suppress(ValueError):
+                yield json.loads(line)

@@ -70,14 +70,27 @@ class Run:
         self._numbers = itertools.count(1 + self._last_number())
 
     @property
+    def calls(self) -> int:
+        """How many calls were made, those of an earlier process included."""
+        return len(self.records.names())
+
+    @property
     def permissions(self) -> Permissions:
         """What is allowed now."""
         return self._permissions
 
     def narrow(self, permissions: Permissions) -> None:
-        """From now on only what both the old and the given permissions allow."""
+        """From now on only what both the old and the given permissions allow.
+
+        Raises:
+            OSError: They are narrower, but that cannot be noted for a later process.
+        """
         with self._narrowing:
             self._permissions &= permissions
+            self._journal.append(
+                {"event": "narrow", "permissions": permissions.model_dump(mode="json")},
+                durable=True,
+            )
 
     def call(self, call: object) -> Outcome:
         """Make a call: `{"op": …, "args": {…}}` or an `Operation`.

@@ -51,12 +51,15 @@ _REMARKS = """
 3e-4: their model has 135M parameters instead of 35B. `init_from` is locked too: runs that \
 continue one another would be an algorithm of several epochs.
 - The harness is compared by content, wherever it lies: an edited `harness/` is refused as well.
+- Frontier models (`rollout.chat`) are those that the experiment's `rollout_models` offer, none by \
+default, wherever they are open.
 - The run's checkpoints are those that it has trained itself. To a run there are no others, in \
 any track.
 - Offline combines with every track. It takes the internet from sandboxes and trials, and leaves \
 the platform's own services within reach. On this machine trials have no internet in any track.
 - An empty budget masks the operations that cost (`training.submit`, `inference.chat`, \
-`evaluation.submit`) and no other: reading, waiting, cancelling, quoting and submitting go on.
+`rollout.chat`, `evaluation.submit`) and no other: reading, waiting, cancelling, quoting and \
+submitting go on.
 """
 
 
@@ -79,7 +82,7 @@ def rows() -> Iterator[tuple[str, str | None]]:
         match name:
             case "training.submit":
                 yield from ((name, argument) for argument in ("data", *DEFAULTS))
-            case "inference.chat":
+            case "inference.chat" | "rollout.chat":
                 yield name, "model"
             case "evaluation.submit" | "run.submit":
                 yield from ((name, argument) for argument in ("model", "harness", "benchmark"))
@@ -92,6 +95,9 @@ def cell(permissions: Permissions, op: str, argument: str | None) -> Cell:
     if not permissions.grants(OPERATIONS[op]):
         return Cell("revoked")
     match argument, permissions:
+        case "model", Permissions(rollout=grant) if op == "rollout.chat":
+            models = grant.models if grant else ()
+            return Cell("open") if models == "*" else Cell("restricted", models)
         case "model", Permissions(inference=grant) if grant and grant.models != "*":
             return Cell("restricted", grant.models)
         case "benchmark", Permissions(evaluation=grant) if grant and grant.benchmarks != "*":

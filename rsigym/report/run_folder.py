@@ -1,7 +1,7 @@
 """What a run folder tells, read from its files alone: also from a run that was cut short."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from rsigym.platform.errors import OperatorError
 from rsigym.platform.ledger import Entry
 from rsigym.platform.money import to_usd
 from rsigym.platform.open_ledger import has_ledger, open_ledger
+from rsigym.platform.records import read_lines
+from rsigym.services.jobs import job_folders
 from rsigym.services.trial_records import TrialRecord, load_record
 
 __all__ = ["Evaluation", "RunFolder", "Training", "read_run"]
@@ -90,15 +92,15 @@ def read_run(folder: Path) -> RunFolder:
         result=result,
         experiment=_read_json(folder / "experiment.json"),
         calls=read_calls(folder),
-        trainings=[_training(path) for path in _numbered(records, "training")],
-        development=[_evaluation(path, summaries) for path in _numbered(records, "evaluation")],
+        trainings=[_training(path) for path in job_folders(records, "training")],
+        development=[_evaluation(path, summaries) for path in job_folders(records, "evaluation")],
         official=[_evaluation(path, {}) for path in sorted((records / "official").glob("*"))],
         entries=_entries(folder, name),
     )
 
 
 def _training(folder: Path) -> Training:
-    metrics = _read_lines(folder / "metrics.jsonl")
+    metrics = read_lines(folder / "metrics.jsonl")
     return Training(folder.name, _read_json(folder / "config.json"), list(metrics))
 
 
@@ -130,21 +132,5 @@ def _entries(folder: Path, account: str) -> list[Entry]:
         ledger.close()
 
 
-def _numbered(records: Path, kind: str) -> list[Path]:
-    """The folders of the handles of a kind, in the order in which they were given out."""
-    found = records.glob(f"{kind}-*")
-    return sorted(found, key=lambda path: (len(path.name), path.name))
-
-
 def _read_json(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
-def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a JSONL file; one that is still being written is left out."""
-    if path.is_file():
-        for line in path.read_text(encoding="utf-8").split("\n"):
-            try:
-                yield json.loads(line)
-            except ValueError:
-                continue

@@ -1,5 +1,6 @@
 """One chat request, ready to be sampled: its prompt, its price, and its answer in OpenAI's form."""
 
+import asyncio
 import time
 import uuid
 from bisect import bisect_right
@@ -84,19 +85,19 @@ class Ask:
     async def answer(self, meter: Meter) -> dict[str, Json]:
         """Sample, charge what was used, and answer OpenAI's chat completion.
 
+        A request that is given up (the caller is cancelled) is charged at its worst: the endpoint
+        may have done all of it, and does not tell.
+
         Raises:
-            Failure: Of the endpoint; nothing was charged.
+            Failure: Of the endpoint, which bills no failures; nothing was charged.
         """
         request = self.request
-        sampled = await self.sampler.sample(
-            self.prompt,
-            n=request.n,
-            max_tokens=request.max_tokens,
-            temperature=request.temperature,
-            top_p=request.top_p,
-            seed=request.seed,
-            stop=[*self._stops, self.renderer.stop_text] if self._stops else self.renderer.stop,
-        )
+        try:
+            sampled = await self._sample()
+        except asyncio.CancelledError:
+            for item in self.items:
+                meter.charge(item)
+            raise
         completion = sum(len(one.tokens) for one in sampled)
         for item in self._bill(completion):
             meter.charge(item)
@@ -113,6 +114,18 @@ class Ask:
                 "total_tokens": len(self.prompt) + completion,
             },
         }
+
+    async def _sample(self) -> "Sequence[SampledSequence]":
+        request = self.request
+        return await self.sampler.sample(
+            self.prompt,
+            n=request.n,
+            max_tokens=request.max_tokens,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            seed=request.seed,
+            stop=[*self._stops, self.renderer.stop_text] if self._stops else self.renderer.stop,
+        )
 
     @property
     def _stops(self) -> list[str]:

@@ -1,11 +1,11 @@
 """The verifier that takes nothing over from the agent but its work.
 
 An agent may leave processes that edit the reward while it is decided, a reward of its own, tests
-of its own, or a Python package that the tests would import. All of it is gone before a task's
-tests run. What the agent made in the task's working directory stays: that is what is graded.
+of its own, a full disk, or code that the tests would run unasked: a Python package, a shell's
+start-up file. All of it is gone before a task's tests run, and what was found is on record. What
+the agent made in the task's working directory stays: that is what is graded.
 """
 
-import shlex
 from typing import Protocol, override, runtime_checkable
 
 from harbor.models.trial.paths import EnvironmentPaths
@@ -13,6 +13,15 @@ from harbor.models.verifier.result import VerifierResult
 from harbor.verifier.verifier import Verifier
 
 from rsigym.platform.errors import ServiceFailure
+from rsigym.services.tampering import (
+    DISK_FULL,
+    empty_folders,
+    free_the_disk,
+    links_out_of,
+    put_away_startup_files,
+    running_processes,
+    store_tampering,
+)
 
 __all__ = ["CleanVerifier"]
 
@@ -27,32 +36,45 @@ class CleanVerifier(Verifier):
 
     @override
     async def verify(self) -> VerifierResult:
-        await self._end_processes()
-        await self._empty_folders()
+        found = await self._end_processes()
+        found += await self._put_away()
+        store_tampering(self.trial_paths.trial_dir, found)
         # A package in the agent's home folder would be imported before the tests' own code.
-        self.override_env = {"PYTHONNOUSERSITE": "1", **self.override_env}
+        guard = {"PYTHONNOUSERSITE": "1"}
+        if DISK_FULL in found:
+            guard["TMPDIR"] = str(self._paths.tests_dir)  # emptied, and on a disk of its own here
+        self.override_env = {**guard, **self.override_env}
         return await super().verify()
 
-    async def _end_processes(self) -> None:
+    @property
+    def _paths(self) -> EnvironmentPaths:
+        return EnvironmentPaths.for_os(self.environment.os)
+
+    async def _end_processes(self) -> str:
+        """Ends what the agent left running; its names."""
         if isinstance(self.environment, _KillsAll):
+            running = await self.environment.exec(running_processes())
             await self.environment.kill_all()
-            return
+            return running.stdout or ""
         # As the agent's user: it spares init, this shell and the provider's own daemons.
         with self.environment.with_default_user(self.task.config.agent.user):
             await self.environment.exec("kill -9 -1")
+        return ""
 
-    async def _empty_folders(self) -> None:
-        paths = EnvironmentPaths.for_os(self.environment.os)
+    async def _put_away(self) -> str:
+        """What was found besides processes."""
+        paths = self._paths
         # An image that brings its tests owns that folder; the agent never ran in it.
         folders = [paths.verifier_dir, *([] if self._skip_tests_upload else [paths.tests_dir])]
-        given = " ".join(shlex.quote(str(folder)) for folder in folders)
-        result = await self.environment.exec(
-            f'for folder in {given}; do [ ! -L "$folder" ] || rm "$folder"; done && '
-            f"mkdir -p {given} && chmod -R 777 {given} && find {given} -mindepth 1 -delete",
-            user="root",
-        )
+        steps = [links_out_of(paths.logs_dir), free_the_disk("/tmp")]
+        if isinstance(self.environment, _KillsAll):  # whose home folder began empty
+            steps.append(put_away_startup_files())
+        steps.append(empty_folders(folders))
+        result = await self.environment.exec("\n".join(steps), user="root")
         if result.return_code != 0:
             raise ServiceFailure(
-                f"{given} could not be emptied before verification: {result.stderr}",
+                f"{', '.join(map(str, folders))} could not be emptied before verification: "
+                f"{result.stderr}",
                 side="verifier",
             )
+        return result.stdout or ""

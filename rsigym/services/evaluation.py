@@ -1,6 +1,8 @@
 """The evaluation service: a model–harness pair on a benchmark's development tasks."""
 
-from collections.abc import Mapping, Sequence
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
@@ -20,15 +22,17 @@ from rsigym.platform.meter import Meter
 from rsigym.platform.prices import TokenPrice
 from rsigym.platform.records import write_json
 from rsigym.platform.service import Evidence, Prepared, Quote
-from rsigym.services.evaluation_job import EvaluationJob, EvaluationPlan, Trials
+from rsigym.services.evaluation_job import HARNESS, EvaluationJob, EvaluationPlan, Trials
 from rsigym.services.harness import pack
-from rsigym.services.jobs import Jobs
+from rsigym.services.jobs import Jobs, job_folders
 from rsigym.services.trial_files import list_trial_files, read_trial_file
 from rsigym.services.trial_model import ALLOWANCE
 from rsigym.services.trial_records import TrialRecord
 from rsigym.services.workspace_files import Workspace
 
 __all__ = ["EvaluationService", "Models"]
+
+_CONFIG = "config.json"
 
 
 class Models(Protocol):
@@ -90,6 +94,21 @@ class EvaluationService:
     def close(self) -> None:
         """Jobs are closed by whoever owns them."""
 
+    def restore(self, past: Callable[[str], Meter]) -> None:
+        """Enter the evaluations that an earlier process left in the records.
+
+        Args:
+            past: The meter of a call that was made then.
+        """
+        for folder in job_folders(self._records, "evaluation"):
+            if not (folder / HARNESS).exists():  # it never began
+                shutil.rmtree(folder)
+                continue
+            about = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+            plan = self._plan(EvaluationSubmit(**about["args"]), folder / HARNESS)
+            meter = past(about["call"])
+            self._jobs.restore(EvaluationJob.past(folder.name, plan, folder, meter, self._trials))
+
     def benchmark(self, name: str | None) -> str:
         """The benchmark that a call means; none is needed where there is one only.
 
@@ -104,12 +123,12 @@ class EvaluationService:
             raise BadCall(f"there is no benchmark {name!r} in this experiment; there are: {known}")
         return name
 
-    def _plan(self, call: EvaluationSubmit) -> EvaluationPlan:
+    def _plan(self, call: EvaluationSubmit, harness: Path | None = None) -> EvaluationPlan:
         benchmark = self.benchmark(call.benchmark)
         tasks = _chosen(self._development[benchmark], call)
-        harness = pack(self._workspace.resolve(call.harness))
+        packed = pack(harness or self._workspace.resolve(call.harness))
         return EvaluationPlan(
-            benchmark, tasks, call.n_attempts, call.model, harness, call.timeout_multiplier
+            benchmark, tasks, call.n_attempts, call.model, packed, call.timeout_multiplier
         )
 
     def _quote(self, plan: EvaluationPlan, price: TokenPrice) -> Quote:
@@ -127,7 +146,8 @@ class EvaluationService:
         def make(handle: str) -> EvaluationJob:
             folder = self._records / handle
             folder.mkdir(parents=True)
-            write_json(folder / "config.json", {**call.to_call(), "harness_id": plan.harness.id})
+            about = {**call.to_call(), "harness_id": plan.harness.id, "call": meter.call_id}
+            write_json(folder / _CONFIG, about)
             return EvaluationJob(handle, plan, folder, meter, self._trials, self._jobs.changed)
 
         job = self._jobs.add("evaluation", make)
@@ -171,6 +191,7 @@ def _line(record: TrialRecord) -> dict[str, Json]:
         "error": {"side": error.side, "type": error.type, "message": error.message[:300]}
         if error
         else None,
+        "tampering": len(record.tampering),
     }
 
 

@@ -17,12 +17,23 @@ from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
 from rsigym.platform.money import to_usd
 from rsigym.services.harness import Harness
-from rsigym.services.jobs import JobState
+from rsigym.services.jobs import JobState, load_end, store_end
 from rsigym.services.loop import BackgroundLoop
-from rsigym.services.trial_records import TrialRecord
+from rsigym.services.trial_records import TrialRecord, load_record
 from rsigym.services.trials import Serve, TrialSpec, run_trial
 
-__all__ = ["EvaluationJob", "EvaluationPlan", "OpenEndpoint", "Score", "Trials", "score_of"]
+__all__ = [
+    "HARNESS",
+    "EvaluationJob",
+    "EvaluationPlan",
+    "OpenEndpoint",
+    "Score",
+    "Trials",
+    "score_of",
+]
+
+HARNESS, _TRIALS = "harness.tar.gz", "trials"
+"""In an evaluation's folder: the harness, without which no trial has begun, and the trials."""
 
 type Score = Callable[[list[TrialRecord], int, int], dict[str, Json]]
 """Scores the trials that ended, of so many tasks and attempts; `score` is among what it answers."""
@@ -125,10 +136,28 @@ class EvaluationJob:
         self._task: asyncio.Task[JobState] | None = None
         self._ended = threading.Event()
 
+    @classmethod
+    def past(
+        cls,
+        handle: str,
+        plan: EvaluationPlan,
+        folder: Path,
+        meter: Meter,
+        trials: Trials,
+    ) -> "EvaluationJob":
+        """The evaluation that an earlier process left in a folder; it has ended."""
+        job = cls(handle, plan, folder, meter, trials, lambda: None)
+        records = map(load_record, sorted((folder / _TRIALS).glob("*")))
+        job.records = [record for record in records if record is not None]
+        job._state, error = load_end(folder)
+        job.error = None if error is None else str(error)
+        job._ended.set()
+        return job
+
     def start(self) -> None:
         """Begin; answers at once."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        self.plan.harness.write(self._folder / "harness.tar.gz")
+        self.plan.harness.write(self._folder / HARNESS)
         self._trials.loop.submit(self._run()).add_done_callback(self._end)
 
     @property
@@ -199,6 +228,7 @@ class EvaluationJob:
         except Exception as error:  # noqa: BLE001 -- whatever it was, the job has failed of it
             self._state, self.error = "failed", f"the evaluation could not go on: {error!r}"
         finally:
+            store_end(self._folder, self._state, self.error)
             self._ended.set()
             self._changed()
 
@@ -241,12 +271,12 @@ class EvaluationJob:
             name=f"{task.name}-{attempt + 1}",
             task=task,
             attempt=attempt,
-            harness=self._folder / "harness.tar.gz",
+            harness=self._folder / HARNESS,
             model=self.plan.model,
             timeout_multiplier=self.plan.timeout_multiplier,
             environment=self._trials.environment,
             environment_kwargs=self._trials.environment_kwargs,
-            trials_dir=self._folder / "trials",
+            trials_dir=self._folder / _TRIALS,
         )
 
 

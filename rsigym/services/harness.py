@@ -48,10 +48,11 @@ class Harness:
     size: int
 
     def write(self, target: Path) -> Path:
-        """Writes the archive to the file `target` and answers it."""
+        """Writes the archive to the file `target`, whole or not at all, and answers it."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(self.archive)
-        return target
+        scratch = target.with_name(f".{target.name}.tmp")
+        scratch.write_bytes(self.archive)
+        return scratch.replace(target)
 
     def unpack(self, folder: Path) -> None:
         """Writes the harness's files below `folder`, which is created."""

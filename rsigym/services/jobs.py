@@ -1,19 +1,30 @@
-"""Work that goes on after its call was answered: one place that knows what is running."""
+"""Work that goes on after its call was answered: one place that knows what is running.
 
+Each job has a folder by its handle. How it ended is a file there, so that a job without one was
+running when its process died.
+"""
+
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Literal, Protocol
 
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import BadCall
+from rsigym.platform.records import write_json
 
-__all__ = ["ENDED", "Job", "JobState", "Jobs"]
+__all__ = ["ENDED", "Job", "JobState", "Jobs", "job_folders", "load_end", "store_end"]
 
-type JobState = Literal["running", "done", "cancelled", "exhausted", "failed"]
+type JobState = Literal["running", "done", "cancelled", "exhausted", "failed", "interrupted"]
 
-ENDED: frozenset[JobState] = frozenset({"done", "cancelled", "exhausted", "failed"})
-"""`exhausted`: the budget ended the work; what was paid for is kept."""
+ENDED: frozenset[JobState] = frozenset({"done", "cancelled", "exhausted", "failed", "interrupted"})
+"""`exhausted`: the budget ended the work; `interrupted`: its process died. What was paid for is
+kept."""
+
+_END = "end.json"
 
 
 class Job(Protocol):
@@ -65,6 +76,13 @@ class Jobs:
             self._counts[kind] = number
             self._jobs[job.handle] = job
             return job
+
+    def restore(self, job: Job) -> None:
+        """Enter a job of an earlier process under the handle that it had."""
+        kind, _, number = job.handle.rpartition("-")
+        with self._changed:
+            self._counts[kind] = max(self._counts.get(kind, 0), int(number))
+            self._jobs[job.handle] = job
 
     def get[J: Job](self, handle: str, kind: type[J]) -> J:
         """The job of that kind behind a handle.
@@ -134,3 +152,23 @@ class Jobs:
             job.cancel()
         for job in running:
             job.join()
+
+
+def job_folders(records: Path, kind: str) -> list[Path]:
+    """The folders of the handles of a kind, in the order in which they were given out."""
+    return sorted(records.glob(f"{kind}-*"), key=lambda path: (len(path.name), path.name))
+
+
+def store_end(folder: Path, state: JobState, error: Json) -> None:
+    """Write down how a job has ended; where that is impossible it counts as interrupted later."""
+    with suppress(OSError):
+        write_json(folder / _END, {"state": state, "error": error})
+
+
+def load_end(folder: Path) -> tuple[JobState, Json]:
+    """How a job has ended, and its error."""
+    path = folder / _END
+    if not path.exists():
+        return "interrupted", None
+    end = json.loads(path.read_text(encoding="utf-8"))
+    return end["state"], end["error"]

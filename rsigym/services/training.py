@@ -1,6 +1,8 @@
 """The training service: LoRA on a Tinker endpoint. Everything is checked before it is paid."""
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,12 +13,14 @@ from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
 from rsigym.platform.money import to_usd
 from rsigym.platform.prices import PriceBook
+from rsigym.platform.records import write_json
 from rsigym.platform.service import Evidence, Prepared, Quote
-from rsigym.services.jobs import Jobs
+from rsigym.services.jobs import Jobs, job_folders
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.tinker_connection import ServedModel
 from rsigym.services.training_data import TrainingData, open_data
-from rsigym.services.training_job import Origin, TrainingJob, require_own
+from rsigym.services.training_job import Origin, TrainingJob, TrainingRun, require_own
+from rsigym.services.training_log import TrainingLog
 from rsigym.services.training_plan import Plan, make_plan
 from rsigym.services.workspace_files import Workspace
 
@@ -72,6 +76,21 @@ class TrainingService:
         for job in running:
             job.join()
 
+    def restore(self, past: Callable[[str], Meter]) -> None:
+        """Enter the runs that an earlier process left in the records.
+
+        Args:
+            past: The meter of a call that was made then.
+        """
+        for folder in job_folders(self._records, "training"):
+            config = folder / "config.json"
+            if not config.exists():  # it never began
+                shutil.rmtree(folder)
+                continue
+            about = json.loads(config.read_text(encoding="utf-8"))
+            log = TrainingLog.past(folder, about["steps"])
+            self._jobs.restore(TrainingJob(folder.name, log, past(about["call"])))
+
     def _submit(self, operation: TrainingSubmit) -> Prepared:
         _check_config(operation)
         data = open_data(operation.data, self._workspace)
@@ -83,13 +102,14 @@ class TrainingService:
 
         def perform(meter: Meter) -> Evidence:
             job = self._jobs.add(
-                "training", lambda handle: self._make(handle, data, plan, origin, price)
+                "training", lambda handle: self._make(handle, data, plan, origin, price, meter)
             )
             meter.detach()
-            job.start(meter)
-            return _answer(job, origin)
+            job.start()
+            return _answer(job.handle, plan, origin, quote)
 
-        return Prepared(perform, _quote(plan, price))
+        quote = _quote(plan, price)
+        return Prepared(perform, quote)
 
     def _origin(self, operation: TrainingSubmit) -> Origin:
         wanted, path = operation.config.base_model, operation.init_from
@@ -118,21 +138,34 @@ class TrainingService:
         return model
 
     def _make(
-        self, handle: str, data: TrainingData, plan: Plan, origin: Origin, price: int
-    ) -> TrainingJob:
+        self,
+        handle: str,
+        data: TrainingData,
+        plan: Plan,
+        origin: Origin,
+        price: int,
+        meter: Meter,
+    ) -> TrainingRun:
         folder = self._records / handle
         folder.mkdir(parents=True, exist_ok=True)
         data.keep(folder / "data.jsonl")
-        about = {**asdict(origin), "data": data.name, "config": plan.config.model_dump(mode="json")}
-        (folder / "config.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
-        return TrainingJob(
+        about = {
+            **asdict(origin),
+            "data": data.name,
+            "config": plan.config.model_dump(mode="json"),
+            "steps": plan.steps,
+            "call": meter.call_id,
+        }
+        write_json(folder / "config.json", about)
+        return TrainingRun(
             handle,
+            TrainingLog(folder, plan.steps),
+            meter,
             plan=plan,
             origin=origin,
             price=price,
             client=self._client,
             jobs=self._jobs,
-            folder=folder,
         )
 
 
@@ -157,17 +190,16 @@ def _quote(plan: Plan, price: int) -> Quote:
     )
 
 
-def _answer(job: TrainingJob, origin: Origin) -> Evidence:
-    plan = job.plan
+def _answer(handle: str, plan: Plan, origin: Origin, quote: Quote) -> Evidence:
     return {
-        "handle": job.handle,
+        "handle": handle,
         "base_model": origin.base_model,
         "records": len(plan.data),
         "tokens": plan.tokens,
         "trained_tokens": plan.trained_tokens,
         "truncated": plan.truncated,
         "steps": plan.steps,
-        "quote_usd": to_usd(job.quote),
+        "quote_usd": to_usd(quote.worst),
     }
 
 

@@ -1,10 +1,8 @@
 """A training run at work: step by step, each step held before it runs and booked after it."""
 
-import json
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -17,9 +15,10 @@ from rsigym.services.jobs import Jobs, JobState
 from rsigym.services.renderer import Rendered
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.tinker_trainer import Trainer
+from rsigym.services.training_log import Checkpoint, TrainingLog
 from rsigym.services.training_plan import Plan
 
-__all__ = ["Checkpoint", "Origin", "TrainingJob", "require_own"]
+__all__ = ["Origin", "TrainingJob", "TrainingRun", "require_own"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,144 +29,137 @@ class Origin:
     init_from: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """Weights after `step` steps: to sample from, and to train on from."""
-
-    step: int
-    sampler: str
-    state: str
-
-
 class TrainingJob:
-    """One training run, in a thread of its own.
+    """One training run, as its handle shows it; of an earlier process, or by `TrainingRun` at work.
 
     Args:
         handle: Its name.
+        log: What it has come to.
+        meter: What it is paid from.
+    """
+
+    def __init__(self, handle: str, log: TrainingLog, meter: Meter):
+        self.handle = handle
+        self._log = log
+        self._meter = meter
+
+    @property
+    def state(self) -> JobState:
+        return self._log.state
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        return self._log.done, self._log.steps
+
+    @property
+    def paths(self) -> set[str]:
+        """Of its checkpoints, of both kinds."""
+        return {path for each in self._log.checkpoints for path in (each.sampler, each.state)}
+
+    def cancel(self) -> None:
+        """Nothing, where nothing runs."""
+
+    def join(self) -> None:
+        """Nothing, where nothing runs."""
+
+    def summary(self) -> dict[str, Json]:
+        metrics, checkpoints = self._log.metrics, self._log.checkpoints
+        return {
+            "handle": self.handle,
+            "kind": "training",
+            "state": self.state,
+            "step": len(metrics),
+            "steps": self._log.steps,
+            "nll": metrics[-1]["nll"] if metrics else None,
+            "cost_usd": to_usd(self._meter.spent),
+            "checkpoint": checkpoints[-1].sampler if checkpoints else None,
+        }
+
+    def status(self, offset: int, limit: int) -> dict[str, Json]:
+        """The summary, the metrics of some steps, every checkpoint, and the error of a failure."""
+        metrics = self._log.metrics
+        shown: list[Json] = [*metrics[offset : offset + limit]]
+        end = offset + len(shown)
+        return {
+            **self.summary(),
+            "metrics": shown,
+            "next_offset": end if end < len(metrics) else None,
+            "checkpoints": [asdict(checkpoint) for checkpoint in self._log.checkpoints],
+            "error": self._log.error,
+        }
+
+
+class TrainingRun(TrainingJob):
+    """A training run at work, in a thread of its own.
+
+    Args:
+        meter: Holds the first step's cost.
         plan: What it does.
         origin: What it starts from.
         price: Nano-USD a trained token.
         client: Where it trains.
         jobs: Who is told of every step.
-        folder: Where `metrics.jsonl` is written.
     """
 
     def __init__(
         self,
         handle: str,
+        log: TrainingLog,
+        meter: Meter,
         *,
         plan: Plan,
         origin: Origin,
         price: int,
         client: TinkerClient,
         jobs: Jobs,
-        folder: Path,
     ):
-        self.handle = handle
-        self.plan = plan
-        self._origin, self._price, self._client = origin, price, client
-        self._jobs, self._folder = jobs, folder
-        self._lock = threading.Lock()
-        self._state: JobState = "running"
-        self._metrics: list[dict[str, Json]] = []
-        self._checkpoints: list[Checkpoint] = []
-        self._error: Failure | None = None
-        self._meter: Meter | None = None
+        super().__init__(handle, log, meter)
+        self._plan, self._origin, self._price = plan, origin, price
+        self._client, self._jobs = client, jobs
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name=f"rsigym-{handle}", daemon=True)
 
-    @property
-    def state(self) -> JobState:
-        return self._state
-
-    @property
-    def progress(self) -> tuple[int, int]:
-        return len(self._metrics), self.plan.steps
-
-    @property
-    def quote(self) -> int:
-        """Nano-USD of all steps."""
-        return sum(self.plan.step_tokens) * self._price
-
-    def start(self, meter: Meter) -> None:
-        """Begin. `meter` holds the first step's cost."""
-        self._meter = meter
-        self._thread = threading.Thread(
-            target=self._run, args=[meter], name=f"rsigym-{self.handle}", daemon=True
-        )
+    def start(self) -> None:
+        """Begin; answers at once."""
         self._thread.start()
 
     def cancel(self) -> None:
         self._stop.set()
 
     def join(self) -> None:
-        if self._thread is not None:
+        if self._thread.ident is not None:
             self._thread.join()
 
-    def summary(self) -> dict[str, Json]:
-        with self._lock:
-            return {
-                "handle": self.handle,
-                "kind": "training",
-                "state": self._state,
-                "step": len(self._metrics),
-                "steps": self.plan.steps,
-                "nll": self._metrics[-1]["nll"] if self._metrics else None,
-                "cost_usd": to_usd(self._meter.spent if self._meter else 0),
-                "checkpoint": self._checkpoints[-1].sampler if self._checkpoints else None,
-            }
-
-    @property
-    def paths(self) -> set[str]:
-        """Of its checkpoints, of both kinds."""
-        with self._lock:
-            return {path for each in self._checkpoints for path in (each.sampler, each.state)}
-
-    def status(self, offset: int, limit: int) -> dict[str, Json]:
-        """The summary, the metrics of some steps, every checkpoint, and the error of a failure."""
-        summary = self.summary()
-        with self._lock:
-            shown: list[Json] = [*self._metrics[offset : offset + limit]]
-            end = offset + len(shown)
-            return {
-                **summary,
-                "metrics": shown,
-                "next_offset": end if end < len(self._metrics) else None,
-                "checkpoints": [asdict(checkpoint) for checkpoint in self._checkpoints],
-                "error": self._error.evidence()["error"] if self._error else None,
-            }
-
-    def _run(self, meter: Meter) -> None:
+    def _run(self) -> None:
         state: JobState = "failed"
         error: Failure | None = None
         try:
-            state, error = self._outcome(meter)
-            meter.settle()
+            state, error = self._outcome()
+            self._meter.settle()
         finally:
-            with self._lock:
-                self._state, self._error = state, error
+            self._log.end(state, error.evidence()["error"] if error else None)
             self._jobs.changed()
 
-    def _outcome(self, meter: Meter) -> tuple[JobState, Failure | None]:
-        origin, lora = self._origin, self.plan.config.lora_config
+    def _outcome(self) -> tuple[JobState, Failure | None]:
+        origin, lora = self._origin, self._plan.config.lora_config
         try:
             with self._client.trainer(origin.base_model, lora, origin.init_from) as trainer:
-                return self._train(trainer, meter)
+                return self._train(trainer)
         except Failure as failure:
             return "failed", failure
         except Exception as bug:  # noqa: BLE001 - nothing else would tell the agent
             return "failed", ServiceFailure(f"training failed: {type(bug).__name__}: {bug}")
 
-    def _train(self, trainer: Trainer, first: Meter) -> tuple[JobState, Failure | None]:
+    def _train(self, trainer: Trainer) -> tuple[JobState, Failure | None]:
         """Step until the end, a cancel or the end of the money; the work paid for is kept."""
         outcome: JobState = "done"
         reason: Failure | None = None
-        for step in range(self.plan.steps):
+        for step in range(self._plan.steps):
             if self._stop.is_set():
                 outcome = "cancelled"
                 break
             try:
-                meter = first.piece(self._cost(step)) if step else first
+                meter = self._meter.piece(self._cost(step)) if step else self._meter
             except BudgetExhausted as exhausted:
                 outcome, reason = "exhausted", exhausted
                 break
@@ -176,18 +168,18 @@ class TrainingJob:
             finally:
                 meter.settle()
             self._jobs.changed()
-            every = self.plan.config.checkpoint_every
+            every = self._plan.config.checkpoint_every
             if every is not None and (step + 1) % every == 0:
                 self._save(trainer)
         self._save(trainer)
         return outcome, reason
 
     def _step(self, trainer: Trainer, step: int, meter: Meter) -> None:
-        batch, rate = self.plan.batch(step), self.plan.learning_rate(step)
-        logprobs = trainer.step(batch, self.plan.config.adam_params, rate)
-        tokens = self.plan.step_tokens[step]
+        batch, rate = self._plan.batch(step), self._plan.learning_rate(step)
+        logprobs = trainer.step(batch, self._plan.config.adam_params, rate)
+        tokens = self._plan.step_tokens[step]
         meter.charge(Item("training", "train", tokens, "token", self._price))
-        self._note(
+        self._log.note(
             {
                 "step": step + 1,
                 "nll": _nll(batch, logprobs),
@@ -198,22 +190,13 @@ class TrainingJob:
         )
 
     def _cost(self, step: int) -> int:
-        return self.plan.step_tokens[step] * self._price
-
-    def _note(self, metrics: dict[str, Json]) -> None:
-        with (self._folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(metrics) + "\n")
-        with self._lock:
-            self._metrics.append(metrics)
+        return self._plan.step_tokens[step] * self._price
 
     def _save(self, trainer: Trainer) -> None:
         """Save what the weights are now, once; saving is free."""
-        step = len(self._metrics)
-        if step == 0 or (self._checkpoints and self._checkpoints[-1].step == step):
-            return
-        checkpoint = Checkpoint(step, *trainer.save(f"step-{step:06d}"))
-        with self._lock:
-            self._checkpoints.append(checkpoint)
+        step, kept = self._log.done, self._log.checkpoints
+        if step > 0 and not (kept and kept[-1].step == step):
+            self._log.keep(Checkpoint(step, *trainer.save(f"step-{step:06d}")))
 
 
 def require_own(path: str, jobs: Jobs) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rsigym.operations.inference import InferenceChat
 from rsigym.operations.json_value import Json
-from rsigym.platform.errors import BadCall
+from rsigym.platform.errors import BadCall, Failure
 from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
 from rsigym.platform.prices import TokenPrice
@@ -36,6 +36,8 @@ ALLOWANCE = Allowance(prompt=32_768, completion=8_192)
 
 class TrialModel:
     """Answers the model calls of one trial; each is held before it is made.
+
+    A call that is given up is charged, and counted against the allowance, at its worst.
 
     Attributes:
         calls: How many were answered.
@@ -69,17 +71,24 @@ class TrialModel:
                 code="model_not_found",
             )
         ask = await asyncio.to_thread(self._inference.ask, request)
-        self._take(len(ask.prompt), request.n * request.max_tokens)
-        piece = self._meter.piece(ask.worst)
-        written = 0
+        most = request.n * request.max_tokens
+        self._take(len(ask.prompt), most)
         try:
-            answer = await ask.answer(piece)
-            written = _completion_tokens(answer)
-        finally:
-            self._give_back(request.n * request.max_tokens - written)
-            piece.settle()
+            answer = await self._answer(ask)
+        except Failure:
+            self._give_back(most)
+            raise
+        written = _completion_tokens(answer)
+        self._give_back(most - written)
         self._count(ask, written)
         return answer
+
+    async def _answer(self, ask: Ask) -> dict[str, Json]:
+        piece = self._meter.piece(ask.worst)
+        try:
+            return await ask.answer(piece)
+        finally:
+            piece.settle()
 
     def _take(self, prompt: int, completion: int) -> None:
         left = self._left

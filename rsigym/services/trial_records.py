@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import TypeAdapter
 
 from rsigym.platform.errors import Failure, Side
+from rsigym.services.tampering import load_tampering
 
 if TYPE_CHECKING:
     from harbor.models.trial.result import ExceptionInfo, TimingInfo, TrialResult
@@ -55,6 +56,9 @@ class TrialRecord:
         seconds: Spent by phase, of `environment`, `setup`, `agent` and `verifier`; phases that
             were not reached are missing.
         folder: Where the trial left its files.
+        tampering: What the agent left that could have bent its own grading, a line each, which was
+            put away before the tests ran. Not all of it need be meant ill: a server that an agent
+            left running is among it.
     """
 
     name: str
@@ -67,6 +71,7 @@ class TrialRecord:
     finished: str
     seconds: dict[str, float]
     folder: Path
+    tampering: tuple[str, ...] = ()
 
     @classmethod
     def begun(cls, name: str, task: str, attempt: int, folder: Path) -> Self:
@@ -103,6 +108,7 @@ class TrialRecord:
             started=_iso(result.started_at),
             finished=_iso(result.finished_at),
             seconds={name: _seconds(timing) for name, timing in phases.items() if timing},
+            tampering=load_tampering(self.folder),
         )
 
     def with_error(self, error: Exception, side: Side) -> Self:
@@ -113,6 +119,7 @@ class TrialRecord:
             self,
             error=TrialError(side, type(error).__name__, str(error)[:_MAX_MESSAGE]),
             finished=_iso(datetime.now(UTC)),
+            tampering=load_tampering(self.folder),
         )
 
     def to_json(self) -> dict[str, Any]:

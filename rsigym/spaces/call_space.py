@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Space
 
-from rsigym.operations import OPERATIONS
+from rsigym.operations import OPERATIONS, Operation
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import Failure
 from rsigym.platform.parse import parse
@@ -68,14 +68,15 @@ class CallSpace(Space[Any]):
             raise ValueError("the mask leaves no operation to sample")
         operation = OPERATIONS[names[int(self.np_random.integers(len(names)))]]
         args = operation.sample_args(self.np_random)
-        if "model" in args and self._models:
-            args["model"] = self._models[int(self.np_random.integers(len(self._models)))]
+        models = self._models(operation) if "model" in args else []
+        if models:
+            args["model"] = models[int(self.np_random.integers(len(models)))]
         return {"op": operation.op, "args": args}
 
-    @property
-    def _models(self) -> list[str]:
+    def _models(self, operation: type[Operation]) -> list[str]:
         """Models to sample, where permissions list them."""
-        grant = self.permissions.inference
+        granted = self.permissions
+        grant = granted.rollout if operation.service == "rollout" else granted.inference
         if grant is None or grant.models == "*":
             return []
         named = [name for name in grant.models if name != CHECKPOINTS]

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,13 @@ def test_no_official_question_is_among_its_records(seed: int):
 class PaperEnv:
     """Answers the researcher's calls with given development scores; nothing is measured."""
 
-    def __init__(self, scores: dict[tuple[str, str], float], refuse: str = ""):
+    def __init__(
+        self,
+        scores: dict[tuple[str, str], float],
+        answer: Callable[[dict[str, Any]], int] = lambda call: 0,
+    ):
         self.scores = scores
-        self.refuse = refuse
+        self.answer = answer
         self.calls: list[dict[str, Any]] = []
 
     def reset(self, *, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -80,8 +85,8 @@ class PaperEnv:
     ) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         OPERATIONS[action["op"]].model_validate(action["args"])
         self.calls.append(action)
-        if action["op"] == self.refuse:
-            refusal = {"status": 2, "evidence": {"error": {"message": "not allowed"}}}
+        if status := self.answer(action):
+            refusal = {"status": status, "evidence": {"error": {"message": "not allowed"}}}
             return refusal, 0.0, False, False, {}
         answer = getattr(self, action["op"].replace(".", "_"))(action["args"])
         return {"status": 0, "evidence": answer}, 0.0, False, False, {}
@@ -159,7 +164,26 @@ def test_it_trains_on_its_own_records_in_the_form_that_trials_showed():
     assert "ast.parse" in written["calculator/agent.py"]
 
 
-def test_a_call_that_is_not_done_ends_it_with_the_reason():
-    env = PaperEnv(dict.fromkeys(PAIRS, 0.5), refuse="training.submit")
+def test_in_the_data_track_it_trains_with_the_locked_settings_and_keeps_the_harness():
+    def refuse(call: dict[str, Any]) -> int:
+        return 2 * ("config" in call["args"] or call["args"].get("harness") == "calculator")
+
+    env = PaperEnv({("base", "harness"): 0.2, ("tinker://trained", "harness"): 0.4}, refuse)
+    research(env, seed=7)
+    assert env.done("training.submit")[-1] == {"data": "data/train.jsonl"}
+    assert env.done("run.submit") == [{"model": "tinker://trained", "harness": "harness"}]
+
+
+def test_in_the_harness_track_it_changes_the_harness_alone():
+    env = PaperEnv(
+        {("base", "harness"): 0.2, ("base", "calculator"): 0.4},
+        lambda call: 2 * (call["op"] == "training.submit"),
+    )
+    research(env, seed=7)
+    assert env.done("run.submit") == [{"model": "base", "harness": "calculator"}]
+
+
+def test_a_call_that_fails_ends_it_with_the_reason():
+    env = PaperEnv(dict.fromkeys(PAIRS, 0.5), lambda call: 4 * (call["op"] == "training.submit"))
     with pytest.raises(RuntimeError, match=r"training\.submit was not done: .*not allowed"):
         research(env, seed=7)

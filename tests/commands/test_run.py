@@ -159,6 +159,9 @@ def test_a_run_without_an_index_fails_and_says_why(
     ("options", "sentence"),
     [
         (["--budget", "nan"], "budget_usd must be between 0 and"),
+        (["--budget=-1"], "budget_usd must be between 0 and"),
+        (["--budget", "inf"], "budget_usd must be between 0 and"),
+        (["--budget", "1e300"], "budget_usd must be between 0 and"),
         (["--attempts", "0"], "n_attempts"),
         (["--agent", "no_such_agent"], "there is no agent 'no_such_agent'"),
         (["--agent", "no/such/file.py"], "there is no agent file no/such/file.py"),

@@ -166,7 +166,7 @@ def _open(env: TinyEnv, folder: Path) -> Episode:
     for account, budget in ((folder.name, to_nano(env.experiment.budget_usd)), ("official", None)):
         ledger.open(account, budget)
     jobs = Jobs()
-    scoreboard = Scoreboard(env.experiment.benchmarks, jobs)
+    scoreboard = Scoreboard(env.experiment.benchmarks, jobs, folder / "records")
     services = {
         "workspace": WorkspaceService(Workspace(folder / "workspace")),
         "training": _TrainingService(folder / "records", jobs),

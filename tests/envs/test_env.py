@@ -197,8 +197,10 @@ def test_rendering_as_an_image_shows_what_was_spent(open_env: Open) -> None:
     ("setting", "says"),
     [
         ({"budget_usd": float("nan")}, "budget_usd must be"),
+        ({"budget_usd": float("inf")}, "budget_usd must be"),
+        ({"budget_usd": 1e300}, "budget_usd must be"),
         ({"budget_usd": -1}, "budget_usd must be"),
-        ({"budget_usd": "5"}, "budget_usd must be"),
+        ({"budget_usd": "500"}, "budget_usd must be"),
         ({"budget_usd": True}, "budget_usd must be"),
         ({"backend": "moon"}, "backend"),
         ({"protocol": "both"}, "protocol"),
@@ -212,6 +214,14 @@ def test_settings_that_are_not_valid_raise_early_by_name(
 ) -> None:
     with pytest.raises(OperatorError, match=says):
         open_env(**setting)
+
+
+def test_a_budget_of_nothing_is_a_budget(open_env: Open) -> None:
+    env = open_env(budget_usd=0)
+    observation, info = env.reset(seed=0)
+    assert observation["budget"].tolist() == [0, 0, 0]
+    assert "inference.chat" not in info["legal_ops"]
+    assert "run.submit" in info["legal_ops"]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ RECORDS = [
     }
     for i in range(16)
 ]
+PRICE = {"input": 2.0, "output": 8.0}
 CHAT = [{"role": "user", "content": "hello"}]
 
 
@@ -38,7 +39,9 @@ def spend_the_rest(env: gym.Env[Any, Any]) -> None:
 
 
 def test_a_spent_budget_masks_what_costs_and_everything_else_goes_on(open_env: Open) -> None:
-    env = open_env()
+    # Nobody is asked: the call is turned away before.
+    own = {"model": "openai/own", "api_base": "http://127.0.0.1:9/v1", "price": PRICE}
+    env = open_env(rollout_models={"own": own})
     env.reset(seed=0)
     handles = [
         ask(env, "training.submit", data=RECORDS)[1]["handle"],
@@ -51,11 +54,12 @@ def test_a_spent_budget_masks_what_costs_and_everything_else_goes_on(open_env: O
 
     *_, info = env.step({"op": "budget.balance"})
     masked = OPERATIONS.keys() - {*info["legal_ops"]}
-    assert masked == {"training.submit", "inference.chat", "evaluation.submit"}
+    assert masked == {"training.submit", "inference.chat", "rollout.chat", "evaluation.submit"}
     assert masked == {name for name, operation in OPERATIONS.items() if operation.paid}
     paid: dict[str, dict[str, Any]] = {
         "training.submit": {"data": RECORDS},
         "inference.chat": {"model": MODEL, "messages": CHAT},
+        "rollout.chat": {"model": "own", "messages": CHAT},
         "evaluation.submit": {"model": MODEL},
     }
     trial = ask(env, "evaluation.status", handle=evaluation)[1]["trials"][0]["trial"]
@@ -66,6 +70,7 @@ def test_a_spent_budget_masks_what_costs_and_everything_else_goes_on(open_env: O
         "training.status": {"handle": training},
         "training.cancel": {"handle": training},
         "inference.models": {},
+        "rollout.models": {},
         "evaluation.status": {"handle": evaluation},
         "evaluation.cancel": {"handle": evaluation},
         "evaluation.read": {"handle": evaluation, "trial": trial},

@@ -14,11 +14,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+import rsigym
+from rsigym.envs.env import RSIGymEnv
 from rsigym.local.sandbox.owners import sweep
+from rsigym.platform.errors import OperatorError
 from tests.envs.conftest import MODEL
 
 AGENT = """
@@ -43,6 +46,12 @@ def research(env, seed):
     print("under way", flush=True)
     call("run.wait", timeout_s=3600)
 """
+
+
+RECORDS = [
+    {"messages": [{"role": "user", "content": f"{i}"}, {"role": "assistant", "content": f"{i}"}]}
+    for i in range(16)
+]
 
 
 class Started(NamedTuple):
@@ -136,7 +145,9 @@ def test_an_interrupted_run_stops_in_order_and_keeps_what_was_paid_for(
     assert not list((started.home / "sandboxes").glob("*/*"))
 
 
-def test_a_killed_run_leaves_no_process_and_keeps_ledger_and_trials(started: Started) -> None:
+def test_a_killed_run_leaves_no_process_loses_nothing_and_goes_on(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started.process.kill()
     started.process.wait()
     assert until(lambda: not relatives(started.home)), relatives(started.home)
@@ -146,3 +157,45 @@ def test_a_killed_run_leaves_no_process_and_keeps_ledger_and_trials(started: Sta
     assert len(list(folder.glob("records/evaluation-1/trials/*/record.json"))) == 2
     events = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
     assert {"training.submit", "evaluation.submit"} <= {event.get("op") for event in events}
+
+    monkeypatch.setenv("RSIGYM_HOME", str(started.home))
+    env = rsigym.resume(folder)
+    try:
+        goes_on_where_it_was_left(env, folder)
+    finally:
+        env.close()
+
+
+def goes_on_where_it_was_left(env: RSIGymEnv, folder: Path) -> None:
+    observation, _ = env.reset(seed=0)
+    total, spent, held = observation["budget"]
+    assert 0 < spent <= total
+    assert held == 0, "what was under way is settled"
+    assert observation["step"].item() == len(list(folder.glob("records/calls/*.json")))
+    states = {job["handle"]: job["state"] for job in observation["evidence"]["resumed"]}
+    assert states == {
+        "training-1": "interrupted",
+        "evaluation-1": "done",
+        "evaluation-2": "interrupted",
+    }
+    assert observation["scores"][0, 1] >= 0, "the finished evaluation still counts"
+
+    def call(op: str, **args: Any) -> dict[str, Any]:
+        observation, *_ = env.step({"op": op, "args": args})
+        assert observation["status"] == 0, observation["evidence"]
+        return observation["evidence"]
+
+    status = call("training.status", handle="training-1")
+    assert status["step"] >= 2
+    assert 0 < status["cost_usd"] < spent
+    finished = call("evaluation.status", handle="evaluation-1")
+    assert len(finished["trials"]) == finished["done"] == 2
+    trial = finished["trials"][0]["trial"]
+    assert call("evaluation.read", handle="evaluation-1", trial=trial)["files"]
+    assert call("workspace.read", path="slow/run.sh")["content"] == "sleep 600"
+    assert call("training.submit", data=RECORDS)["handle"] == "training-2"
+    with pytest.raises(OperatorError, match="going on in another process"):
+        rsigym.resume(folder)
+    env.close()
+    with pytest.raises(OperatorError, match="has ended"):
+        rsigym.resume(folder)

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import uuid
 import zipfile
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from rsigym.local.dockerfile import TaskImage, read_dockerfile
 from rsigym.local.image_build import Builder, BuildFailure
 from rsigym.local.sandbox import BASE, Isolation, Limits, Sandbox
 from rsigym.platform.home import home
-from tests.local.sandbox.support import on_loop, output
+from tests.local.sandbox.support import appeared, on_loop, output
 from tests.local.sandbox.world import PRIVATE, World, in_world
 
 
@@ -96,14 +97,13 @@ async def test_a_command_that_fails_is_the_tasks_failure_and_leaves_nothing(
 
 @on_loop
 async def test_a_build_out_of_time_or_cancelled_leaves_nothing(folder: Path, bubblewrap: Isolation):
-    slow = image(folder, "RUN touch /app/begun && sleep 300")
+    mark = uuid.uuid4().hex
+    slow = image(folder, f"RUN sleep 300; : {mark}")
     with pytest.raises(BuildFailure, match="build_timeout_sec"):
         await builder(folder).build(slow, BASE, 0.5)
     building = asyncio.create_task(builder(folder).build(slow, BASE, 60))
     waiting = asyncio.create_task(builder(folder).build(slow, BASE, 60))
-    async with asyncio.timeout(30):
-        while not any((folder / "building").glob("*/app/begun")):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    assert await appeared(mark)
     for task in (building, waiting):
         task.cancel()
     await asyncio.gather(building, waiting, return_exceptions=True)

@@ -27,6 +27,8 @@ from rsigym.platform.permissions import (
 from rsigym.platform.settings import DEFAULTS
 
 MODELS = ("base", "other")
+FRONTIER = ("large", "larger")
+SYSTEM_CALLS = ("inference.chat", "rollout.chat", "evaluation.submit", "run.submit")
 MINE, THEIRS = "tinker://mine/sampler_weights/final", "tinker://theirs/sampler_weights/final"
 INITIAL = "initial"
 VALUES: dict[str, list[Any]] = {
@@ -73,7 +75,7 @@ def permissions() -> st.SearchStrategy[Permissions]:
         Permissions,
         training=st.none() | st.just(TrainingGrant()) | training_grants(),
         inference=st.none() | st.builds(InferenceGrant, models=models),
-        rollout=st.none() | st.builds(RolloutGrant, models=names("frontier")),
+        rollout=st.none() | st.builds(RolloutGrant, models=names(*FRONTIER)),
         evaluation=st.none()
         | st.builds(
             EvaluationGrant,
@@ -106,9 +108,10 @@ def training_calls(draw: st.DrawFn) -> Operation:
 
 @st.composite
 def system_calls(draw: st.DrawFn) -> Operation:
-    op = draw(st.sampled_from(["inference.chat", "evaluation.submit", "run.submit"]))
-    args: dict[str, Any] = {"model": draw(st.sampled_from([*MODELS, MINE, THEIRS]))}
-    if op == "inference.chat":
+    op = draw(st.sampled_from(SYSTEM_CALLS))
+    models = [*MODELS, MINE, THEIRS] if op != "rollout.chat" else FRONTIER
+    args: dict[str, Any] = {"model": draw(st.sampled_from(models))}
+    if op.endswith(".chat"):
         args["messages"] = [{"role": "user", "content": "hello"}]
     elif draw(st.booleans()):
         args["benchmark"] = draw(st.sampled_from(["Integers", "Shell"]))
@@ -123,6 +126,7 @@ def other_calls() -> st.SearchStrategy[Operation]:
                 ("training.status", {"handle": "training-1"}),
                 ("evaluation.cancel", {"handle": "evaluation-1"}),
                 ("inference.models", {}),
+                ("rollout.models", {}),
                 ("budget.balance", {}),
                 ("run.wait", {}),
                 ("workspace.read", {"path": "x"}),
@@ -343,6 +347,22 @@ def test_nothing_is_measured_or_submitted_without_inference_or_evaluation() -> N
             assert not narrow.grants(OPERATIONS[op])
             decision = narrow.explain(parse({"op": op, "args": {"model": "base"}}))
             assert (decision.allowed, decision.rule) == (False, next(iter(closed)))
+
+
+def test_a_frontier_model_is_one_of_those_that_are_granted() -> None:
+    messages = [{"role": "user", "content": "hello"}]
+    call = parse({"op": "rollout.chat", "args": {"model": "large", "messages": messages}})
+    one = Permissions(rollout=RolloutGrant(models=("large",)))
+    other = Permissions(rollout=RolloutGrant(models=("larger",)), source="Data")
+    assert one.explain(call).allowed
+    decision = other.explain(call)
+    assert (decision.allowed, decision.rule, decision.source) == (False, "rollout.models", "Data")
+    assert decision.options == ("larger",)
+    # Without a model that both grant, there is nothing to ask; the list stays readable.
+    both = one & other
+    assert both.explain(call).rule == "rollout"
+    assert not both.grants(OPERATIONS["rollout.chat"])
+    assert both.grants(OPERATIONS["rollout.models"])
 
 
 def test_the_benchmark_that_a_call_leaves_out_is_checked_too() -> None:

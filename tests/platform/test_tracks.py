@@ -49,6 +49,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "training.status": {"handle": "training-1"},
     "training.cancel": {"handle": "training-1"},
     "inference.chat": {"model": MODEL, "messages": [{"role": "user", "content": "hello"}]},
+    "rollout.chat": {"model": MODEL, "messages": [{"role": "user", "content": "hello"}]},
     "evaluation.submit": {"model": MODEL, "harness": HARNESS},
     "evaluation.status": {"handle": "evaluation-1"},
     "evaluation.cancel": {"handle": "evaluation-1"},

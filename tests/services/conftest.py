@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from rsigym.local.tinker.process import TinkerServer
     from rsigym.services.renderer import Renderer
 
-PRICES = PriceBook("test", {"tiny": TokenPrice(prefill=10, sample=30, train=1000)}, 1)
+PRICES = PriceBook(
+    "test", {"tiny": TokenPrice(prefill=10, cached_prefill=2, sample=30, train=1000)}, 1
+)
 
 
 @pytest.fixture(scope="session")

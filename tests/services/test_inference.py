@@ -193,13 +193,15 @@ def test_a_trial_is_bound_to_its_model(
     meter.settle()
 
 
-def test_a_call_that_is_given_up_is_not_charged(
+def test_a_call_that_is_given_up_is_charged_at_its_worst(
     bench: Bench, service: InferenceService, loop: BackgroundLoop
 ) -> None:
     trial = TrialModel(service, "tiny", meter := bench.meter(0))
 
+    asked = _chat(max_tokens=900, n=8)
+
     async def give_up() -> None:
-        call = asyncio.create_task(trial.complete(_chat(max_tokens=900, n=8)))
+        call = asyncio.create_task(trial.complete(asked))
         while len(bench.ledger.open_holds("run")) < 2:  # noqa: ASYNC110 - a ledger has no events
             await asyncio.sleep(0.01)
         call.cancel()
@@ -208,7 +210,7 @@ def test_a_call_that_is_given_up_is_not_charged(
 
     loop.run(give_up())
     meter.settle()
-    assert bench.ledger.balance("run").spent == 0
+    assert bench.ledger.balance("run").spent == service.ask(asked).worst
     assert trial.calls == 0
 
 

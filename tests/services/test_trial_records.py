@@ -137,6 +137,7 @@ _records = st.builds(
     finished=st.text(),
     seconds=st.dictionaries(st.text(), _numbers, max_size=3),
     folder=st.just(Path("elsewhere")),
+    tampering=st.lists(st.text(), max_size=3).map(tuple),
 )
 
 

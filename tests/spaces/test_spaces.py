@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rsigym.operations import OPERATIONS
 from rsigym.operations.workspace import WorkspaceRead
-from rsigym.platform.permissions import Permissions, TrainingGrant
+from rsigym.platform.permissions import InferenceGrant, Permissions, RolloutGrant, TrainingGrant
 from rsigym.spaces import CallSpace, JsonValue, Unicode
 
 SPACES: list[Space[Any]] = [CallSpace(), JsonValue(1000), Unicode(50)]
@@ -151,6 +151,19 @@ def test_restricting_narrows_calls_mask_and_tools() -> None:
     assert {str(revoked.sample()["op"]) for _ in range(100)}.isdisjoint(
         {"training.submit", "training.status", "training.cancel"}
     )
+
+
+def test_samples_ask_models_that_are_granted() -> None:
+    granted = Permissions(
+        inference=InferenceGrant(models=("base",)), rollout=RolloutGrant(models=("large",))
+    )
+    space = CallSpace(["inference.chat", "rollout.chat"], granted, seed=0)
+    samples: list[dict[str, Any]] = [space.sample() for _ in range(40)]
+    assert {(call["op"], call["args"]["model"]) for call in samples} == {
+        ("inference.chat", "base"),
+        ("rollout.chat", "large"),
+    }
+    assert all(call in space for call in samples)
 
 
 def test_tools_are_what_openai_accepts() -> None:

@@ -40,6 +40,8 @@ class Channel:
         self._sending = asyncio.Lock()
         self._room = asyncio.Event()
         self._ready: asyncio.Future[int] = self._loop.create_future()
+        self._gone: asyncio.Future[str] = self._loop.create_future()
+        self._posts: set[asyncio.Task[None]] = set()
         self._loop.add_reader(link, self._read)
 
     async def ready(self) -> int:
@@ -49,6 +51,26 @@ class Channel:
             ServiceFailure: It ended before.
         """
         return await self._ready
+
+    @property
+    def open(self) -> bool:
+        """Whether the supervisor can still be asked."""
+        return not self._gone.done()
+
+    async def gone(self) -> str:
+        """Waits until the sandbox has ended; why it did."""
+        return await asyncio.shield(self._gone)
+
+    def expect(self) -> tuple[int, asyncio.Future[Answer]]:
+        """An id for a request, and what will be the message that bears it.
+
+        The future fails with `ServiceFailure` when the sandbox ends first.
+        """
+        message_id = next(self._ids)
+        expected = self._waiting[message_id] = self._loop.create_future()
+        if not self.open:
+            self._fail(expected)
+        return message_id, expected
 
     async def call(self, op: str, fds: Sequence[int] = (), **arguments: Any) -> Answer:
         """Sends a request and waits for its answer. A cancelled `exec` is killed.
@@ -62,21 +84,26 @@ class Channel:
             OSError: The system refused it.
             ServiceFailure: The sandbox has ended.
         """
-        request_id = next(self._ids)
-        waiting = self._waiting[request_id] = self._loop.create_future()
+        request_id, answered = self.expect()
         try:
             await self._send({"id": request_id, "op": op, **arguments}, fds)
-            answer = await waiting
+            answer = await answered
         except asyncio.CancelledError:
+            if answered.done() and not answered.cancelled() and not answered.exception():
+                _close_all(answered.result().fds)
             if op == "exec":
-                with suppress(ServiceFailure):
-                    await self._send({"id": request_id, "op": "kill", "target": request_id}, ())
+                self.post("kill", target=request_id)
             raise
         finally:
-            del self._waiting[request_id]
+            self._waiting.pop(request_id, None)
         if "error" in answer.message:
             raise OSError(*answer.message["error"])
         return answer
+
+    def post(self, op: str, **arguments: Any) -> None:
+        """Sends a request whose answer nobody needs; from any thread."""
+        with suppress(RuntimeError):  # the loop is closed: the sandbox goes with it
+            self._loop.call_soon_threadsafe(self._post, {"op": op, **arguments})
 
     def close(self) -> None:
         """Ends the supervisor, and with it the sandbox. Idempotent."""
@@ -86,12 +113,27 @@ class Channel:
         self._loop.remove_writer(self._link)
         self._link.close()
         self._room.set()
-        gone = ServiceFailure(f"the sandbox has ended: {self._why()}", side="sandbox")
+        self._gone.set_result(self._why())
         for waiting in (self._ready, *self._waiting.values()):
             if not waiting.done():
-                waiting.set_exception(gone)
-        if self._ready.done() and not self._ready.cancelled():
-            self._ready.exception()  # nobody may have waited for it
+                self._fail(waiting)
+        self._waiting.clear()
+
+    def _failure(self) -> ServiceFailure:
+        return ServiceFailure(f"the sandbox has ended: {self._gone.result()}", side="sandbox")
+
+    def _fail(self, waiting: asyncio.Future[Any]) -> None:
+        waiting.set_exception(self._failure())
+        waiting.exception()  # nobody may wait for it
+
+    def _post(self, message: dict[str, Any]) -> None:
+        async def send() -> None:
+            with suppress(ServiceFailure):
+                await self._send({"id": next(self._ids), **message}, ())
+
+        task = self._loop.create_task(send())
+        self._posts.add(task)
+        task.add_done_callback(self._posts.discard)
 
     async def _send(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         async with self._sending:
@@ -103,9 +145,7 @@ class Channel:
                     await self._wait_for_room()
                 except OSError:
                     self.close()
-                    raise ServiceFailure(
-                        f"the sandbox has ended: {self._why()}", side="sandbox"
-                    ) from None
+                    raise self._failure() from None
 
     async def _wait_for_room(self) -> None:
         """Waits until the supervisor has read on, or the channel is closed."""
@@ -128,8 +168,12 @@ class Channel:
             self.close()
         elif "ready" in message:
             self._ready.set_result(sender)
-        elif (waiting := self._waiting.get(message["id"])) is not None and not waiting.done():
+        elif (waiting := self._waiting.pop(message["id"], None)) is not None and not waiting.done():
             waiting.set_result(Answer(message, fds))
         else:
-            for fd in fds:
-                os.close(fd)
+            _close_all(fds)
+
+
+def _close_all(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -4,19 +4,51 @@ import asyncio
 import json
 import platform
 from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import BinaryIO
 
-from rsigym.local.sandbox.bubblewrap import SUPERVISOR_INSIDE, find_bubblewrap
+from rsigym.local.sandbox.archive import supervisor_archive
+from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from rsigym.local.sandbox.cgroups import cgroup_version
-from rsigym.local.sandbox.host import substitute_for_root
-from rsigym.local.sandbox.interpreter import choose_interpreter
+from rsigym.local.sandbox.handed import SUPERVISOR, handed
+from rsigym.local.sandbox.host import as_user, substitute_for_root
+from rsigym.local.sandbox.interpreter import Interpreter, choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.layout import HOME, Layout
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.template import Template
 
-__all__ = ["base_environment", "launch", "rlimits", "search_path"]
+__all__ = ["Launched", "base_environment", "launch", "python_words", "rlimits", "search_path"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A supervisor on its way.
+
+    Attributes:
+        process: Bubblewrap, or the supervisor itself.
+    """
+
+    process: Process
+    _told: BinaryIO | None
+
+    def supervisor(self) -> int:
+        """The supervisor's process id on this host, milliseconds before it is ready. Call once.
+
+        Raises:
+            ProcessLookupError: Bubblewrap failed before there was one.
+        """
+        if self._told is None:
+            return self.process.pid
+        with self._told:
+            said = self._told.read()
+        if not said:
+            raise ProcessLookupError
+        return json.loads(said)["child-pid"]
 
 
 async def launch(
@@ -25,9 +57,10 @@ async def launch(
     limits: Limits,
     template: Template,
     *,
+    user: int | None,
     channel: int,
     diagnosis: int,
-) -> Process:
+) -> Launched:
     """Starts the supervisor of a sandbox whose folders exist.
 
     It is started by the thread of the running loop: with that thread bubblewrap's sandboxes end.
@@ -37,37 +70,41 @@ async def launch(
         isolation: What keeps it apart.
         limits: What its commands may use.
         template: The system that they see.
+        user: Whose it is on the host, or None for the user of this process.
         channel: The descriptor of the supervisor's end of its channel.
         diagnosis: The descriptor that gets bubblewrap's and the supervisor's complaints.
     """
-    user = substitute_for_root() if isolation == "bubblewrap" else None
-    interpreter = choose_interpreter(user)
-    python = [*(template.python or [str(interpreter.path)]), "-I", "-S"]
-    if isolation == "bubblewrap":
-        words = find_bubblewrap().command(layout, interpreter, template)
-        words += [*python, SUPERVISOR_INSIDE]
-    else:
-        words = [*python, str(layout.supervisor)]
+    interpreter = _interpreter(isolation)
+    archive = await asyncio.to_thread(supervisor_archive, interpreter)
     config = {
         "rlimits": rlimits(limits, isolation),
         "output_bytes": limits.output_bytes,
         "root": layout.root,
     }
-    return await asyncio.create_subprocess_exec(
-        *words,
-        str(channel),
-        json.dumps(config),
-        stdin=DEVNULL,
-        stdout=DEVNULL,
-        stderr=diagnosis,
-        pass_fds=[channel],
-        start_new_session=True,
-        cwd="/",
-        env={},
-        user=user,
-        group=user,
-        extra_groups=None if user is None else [],
-    )
+    with ExitStack() as stack:
+        if isolation == "bubblewrap":
+            given = stack.enter_context(handed(archive))
+            wrap = find_bubblewrap().command
+            wrapped = wrap(layout, limits, interpreter, template, given)
+            words = [*as_user(user), *wrapped]
+            supervisor, passed, told = SUPERVISOR, [channel, *given.all], given.told
+        else:
+            layout.supervisor.parent.mkdir()
+            layout.supervisor.write_bytes(archive)
+            words, supervisor, passed, told = [], str(layout.supervisor), [channel], None
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            *python_words(template, isolation),
+            *("-I", "-S", supervisor, str(channel), json.dumps(config)),
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=diagnosis,
+            pass_fds=passed,
+            start_new_session=True,
+            cwd="/",
+            env={},
+        )
+        return Launched(process, told)
 
 
 def base_environment(layout: Layout) -> dict[str, str]:
@@ -89,8 +126,17 @@ def base_environment(layout: Layout) -> dict[str, str]:
 
 def search_path(isolation: Isolation) -> str:
     """The PATH of a command: the system's folders, and the interpreter's where that is another."""
-    interpreter = choose_interpreter(None if isolation == "process" else substitute_for_root())
+    interpreter = _interpreter(isolation)
     return _PATH if interpreter.prefix is None else f"{_PATH}:{interpreter.path.parent}"
+
+
+def python_words(template: Template, isolation: Isolation) -> Sequence[str]:
+    """The words that run the supervisor's interpreter in a sandbox."""
+    return template.python or [str(_interpreter(isolation).path)]
+
+
+def _interpreter(isolation: Isolation) -> Interpreter:
+    return choose_interpreter(None if isolation == "process" else substitute_for_root())
 
 
 def rlimits(limits: Limits, isolation: Isolation) -> dict[str, int]:

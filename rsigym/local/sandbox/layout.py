@@ -3,19 +3,17 @@
 import os
 import re
 import stat
-import zipapp
 from dataclasses import dataclass
-from functools import cache, cached_property
-from io import BytesIO
+from functools import cached_property
 from pathlib import Path
 
-__all__ = ["FOLDERS", "HOME", "WORKDIR", "Layout"]
+__all__ = ["FOLDERS", "HOME", "LOGS", "WORKDIR", "Layout"]
 
 FOLDERS = ("app", "logs", "agent", "tests", "solution", "tmp", "home/user")
 """Writable, private, directly below the root of the sandbox."""
 
+LOGS = ("logs/agent", "logs/verifier", "logs/artifacts")
 WORKDIR, HOME = "/app", "/home/user"
-_LOGS = ("logs/agent", "logs/verifier", "logs/artifacts")
 _SCRIPT_BYTES = 1 << 20
 
 
@@ -35,33 +33,27 @@ class Layout:
 
     @property
     def supervisor(self) -> Path:
-        """The supervisor's archive; no sandbox can write there."""
+        """The supervisor's archive, where the sandbox shares the host's file system."""
         return self.folder / "system" / "supervisor.pyz"
-
-    @property
-    def etc(self) -> Path:
-        """The host folder with the sandbox's passwd, group and hosts."""
-        return self.folder / "system" / "etc"
 
     @property
     def root(self) -> str:
         """The folder that transfers may not leave, as the supervisor sees it."""
         return str(self.folder) if self.mapped else "/"
 
-    def create(self, owner: int | None) -> None:
+    def create(self, owner: int | None, *, own_disk: bool) -> None:
         """Makes the folders.
 
         Args:
             owner: The user that they are given to, or None for the one that makes them.
+            own_disk: Whether the sandbox brings its own, and the host has nothing to keep but
+                the place.
         """
-        self.etc.mkdir(parents=True)
-        self.supervisor.write_bytes(_supervisor_archive())
-        (self.etc / "passwd").write_text(f"user:x:1000:1000::{HOME}:/bin/bash\n")
-        (self.etc / "group").write_text("user:x:1000:\n")
-        (self.etc / "hosts").write_text("127.0.0.1 localhost sandbox\n::1 localhost\n")
-        for name in (*FOLDERS, *_LOGS):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name in () if own_disk else (*FOLDERS, *LOGS):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        os.chmod(self.folder / "tmp", stat.S_ISVTX | 0o777)
+        if not own_disk:
+            os.chmod(self.folder / "tmp", stat.S_ISVTX | 0o777)
         os.chmod(self.folder, 0o700)
         if owner is not None:
             for path in (self.folder, *self.folder.rglob("*")):
@@ -110,16 +102,3 @@ class Layout:
         already = re.escape(str(self.folder))
         # Not within a longer path or word, behind a variable, or where `folder` itself begins.
         return re.compile(rf"(?<![\w.~/)}}*-])(?!{already}(?:/|\b))/(?:{names})(?![\w-]|\.\w)")
-
-
-@cache
-def _supervisor_archive() -> bytes:
-    """`inside`, packed so that an interpreter with nothing installed runs it."""
-    archive = BytesIO()
-    zipapp.create_archive(
-        Path(__file__).parent,
-        archive,
-        main="inside.supervisor:main",
-        filter=lambda path: path.parts[0] == "inside" and path.suffix != ".pyc",
-    )
-    return archive.getvalue()

@@ -12,9 +12,14 @@ class Limits:
     """Bounds on a sandbox; None leaves a resource unbounded.
 
     Attributes:
-        memory_mb: MiB of memory: of the whole sandbox where a cgroup can be made, else of the
-            private writable memory of each process.
+        memory_mb: MiB of memory: of the whole sandbox with the files it keeps there where a cgroup
+            can be made, else of the private writable memory of each process.
         processes: Processes and threads at once.
+        cpus: Cores' worth of time, as 0.5 is half of one core's: where a cgroup can be made.
+        disk_mb: MiB of all files together, which are then kept in memory and take at most half of
+            it, and a quarter as much each for /tests and /logs/verifier, so that whoever fills the
+            rest leaves a verifier room. None keeps them on the host's disk, unbounded. Plain
+            processes have them there too.
         file_mb: MiB of any one file that a command writes.
         cpu_s: CPU seconds of any one process.
         output_bytes: Bytes kept of each of a command's two outputs.
@@ -24,6 +29,8 @@ class Limits:
 
     memory_mb: int | None = 2048
     processes: int | None = 512
+    cpus: float | None = None
+    disk_mb: int | None = 1024
     file_mb: int | None = 1024
     cpu_s: int | None = None
     output_bytes: int = 1 * MIB

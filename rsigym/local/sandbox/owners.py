@@ -58,6 +58,7 @@ def sweep() -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             record = json.load(file)
             cgroup = Cgroup(tuple(map(Path, record["cgroup"])))
+            cgroup.kill()
             if remove_folder(Path(record["folder"])) and cgroup.try_remove():
                 path.unlink(missing_ok=True)
 

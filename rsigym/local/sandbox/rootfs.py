@@ -1,11 +1,14 @@
-"""How a template's root file system is shown to a sandbox, in bubblewrap's words."""
+"""How a system is shown to a sandbox, this machine's or a template's, in bubblewrap's words."""
 
 import os
 from pathlib import Path
 
 from rsigym.local.sandbox.layout import FOLDERS
 
-__all__ = ["show_root"]
+__all__ = ["show_host", "show_root"]
+
+_SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "localtime", "ssl/certs")
 
 _TAKEN = {name.partition("/")[0] for name in FOLDERS} | {"proc", "dev", "sys", "run"}
 _TAKEN_BELOW = {
@@ -14,6 +17,20 @@ _TAKEN_BELOW = {
 }
 """Folders in which a sandbox has something of its own, so that their entries are shown one by one:
 in a folder that is shown as a whole and read-only nothing can be put."""
+
+
+def show_host() -> list[str]:
+    """Words that show this machine's programs read-only, and what they need of its /etc."""
+    words = ["--ro-bind", "/usr", "/usr"]
+    for name in _SYSTEM:
+        path = Path("/", name)
+        if path.is_symlink():
+            words += ["--symlink", os.readlink(path), str(path)]
+        elif path.is_dir():
+            words += ["--ro-bind", str(path), str(path)]
+    for name in _ETC:
+        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return words
 
 
 def show_root(root: Path) -> list[str]:

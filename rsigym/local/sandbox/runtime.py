@@ -5,13 +5,15 @@ import os
 import re
 import socket
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
+from rsigym.local.sandbox.bubblewrap import find_bubblewrap
 from rsigym.local.sandbox.cgroups import Cgroup
 from rsigym.local.sandbox.channel import Channel
-from rsigym.local.sandbox.host import may_enter, substitute_for_root
+from rsigym.local.sandbox.host import may_enter, user_of_its_own
 from rsigym.local.sandbox.isolation import Isolation
-from rsigym.local.sandbox.launch import launch
+from rsigym.local.sandbox.launch import Launched, launch
 from rsigym.local.sandbox.layout import Layout
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.owners import Claim, remove_folder, sweep
@@ -31,17 +33,11 @@ class Runtime:
         layout: Its folders.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        isolation: Isolation,
-        limits: Limits,
-        template: Template,
-    ):
+    def __init__(self, folder: Path, isolation: Isolation, limits: Limits, template: Template):
         self._name = uuid.uuid4().hex
-        self._owner = substitute_for_root() if isolation == "bubblewrap" else None
+        self._user = user_of_its_own() if isolation == "bubblewrap" else None
         mapped = isolation == "process"
-        self.layout = Layout(_storage(folder.resolve(), self._owner, self._name), mapped)
+        self.layout = Layout(_storage(folder.resolve(), self._user, self._name), mapped)
         self._isolation: Isolation = isolation
         self._limits = limits
         self._template = template
@@ -50,6 +46,7 @@ class Runtime:
         self._diagnosis: int | None = None
         self._channel: Channel | None = None
         self._process: asyncio.subprocess.Process | None = None
+        self._started = False
         self._closing = asyncio.Lock()
 
     @property
@@ -63,6 +60,16 @@ class Runtime:
             raise OperatorError("this sandbox has not been started")
         return self._channel
 
+    @property
+    def alive(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._started and self.channel.open
+
+    @property
+    def cgroup(self) -> Cgroup:
+        """What bounds it; it has no folders where none can be made."""
+        return self._cgroup
+
     async def start(self) -> None:
         """Starts the supervisor; whatever goes wrong, nothing is left behind.
 
@@ -74,6 +81,7 @@ class Runtime:
             await asyncio.to_thread(sweep)
             self._prepare()
             await self._launch()
+            self._started = True
         except BaseException:
             await self.close()
             raise
@@ -103,9 +111,12 @@ class Runtime:
                 f"the path {str(folder)!r} goes into shell commands: choose one for sandboxes "
                 "that has no spaces or special characters"
             )
-        cgroup = Cgroup.planned(self._name)
+        cgroup = Cgroup.planned(self._name, self._limits)
         self._claim = Claim(self._name, folder, cgroup)
-        self.layout.create(self._owner)
+        own_disk = (
+            self._isolation == "bubblewrap" and find_bubblewrap().disk_mb(self._limits) is not None
+        )
+        self.layout.create(self._user, own_disk=own_disk)
         self._cgroup = cgroup
         cgroup.create(self._limits)
 
@@ -114,22 +125,30 @@ class Runtime:
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel = Channel(here, self._why_ended)
         with there:
-            self._process = await launch(
+            launched = await launch(
                 self.layout,
                 self._isolation,
                 self._limits,
                 self._template,
+                user=self._user,
                 channel=there.fileno(),
                 diagnosis=self._diagnosis,
             )
+        self._process = launched.process
         try:
             async with asyncio.timeout(_START_S):
-                self._cgroup.add(await self._channel.ready())
+                # At once: moving a process takes as long as half the supervisor's own start.
+                bound = asyncio.to_thread(self._bind, launched)
+                await asyncio.gather(self._channel.ready(), bound)
         except TimeoutError:
             raise ServiceFailure(
                 f"the sandbox did not start in {_START_S:.0f} s: {self._why_ended()}",
                 side="sandbox",
             ) from None
+
+    def _bind(self, launched: Launched) -> None:
+        with suppress(ProcessLookupError):  # then the channel says why
+            self._cgroup.add(launched.supervisor())
 
     def _why_ended(self) -> str:
         """The last complaint of bubblewrap or the supervisor."""
@@ -138,9 +157,9 @@ class Runtime:
         return next((line for line in reversed(lines) if line), "it was closed or killed")
 
 
-def _storage(folder: Path, owner: int | None, name: str) -> Path:
-    """Where the files are kept: `folder`, unless `owner` is another user who may not enter it."""
-    return folder if may_enter(folder, owner) else Path("/var/tmp") / f"rsigym-{name}"
+def _storage(folder: Path, user: int | None, name: str) -> Path:
+    """Where the files are kept: `folder`, unless `user` is another one who may not enter it."""
+    return folder if may_enter(folder, user) else Path("/var/tmp") / f"rsigym-{name}"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

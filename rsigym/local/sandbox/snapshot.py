@@ -12,18 +12,16 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
+from rsigym.local.sandbox.commands import ExecResult
 from rsigym.local.sandbox.descriptors import unnamed_copy
 from rsigym.local.sandbox.layout import FOLDERS
 from rsigym.platform.errors import ServiceFailure
 
-if TYPE_CHECKING:
-    from rsigym.local.sandbox.sandbox import ExecResult
-
 __all__ = ["fill", "first_files", "save"]
 
-type Execute = Callable[[str, int], Awaitable["ExecResult"]]
+type Execute = Callable[[str, int], Awaitable[ExecResult]]
 """Runs a command in a sandbox with a descriptor as its input."""
 
 _SAVE = """
@@ -86,7 +84,7 @@ def _writable(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def _check(result: "ExecResult", done: str) -> None:
+def _check(result: ExecResult, done: str) -> None:
     if result.exit_code != 0:
         lines = result.stderr.decode(errors="replace").strip().splitlines() or ["it was killed"]
         raise ServiceFailure(

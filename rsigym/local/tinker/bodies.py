@@ -13,6 +13,7 @@ from rsigym.local.tinker.specs import AdamSpec, LoraSpec, SampleSpec
 __all__ = [
     "CreateModel",
     "CreateSamplingSession",
+    "ExportWeights",
     "FutureRequest",
     "LoadWeights",
     "ModelRequest",
@@ -28,7 +29,10 @@ __all__ = [
 # Above these a request is a mistake that would only exhaust the machine.
 MAX_SAMPLES = 1024
 MAX_TOPK = 128
+
+# Tinker's bounds.
 SHORTEST_TTL_S = 3600
+LONGEST_TTL_S = 10 * 365 * 24 * 3600
 
 
 def parse[Body: BaseModel](kind: type[Body], raw: bytes) -> Body:
@@ -96,12 +100,13 @@ class ModelRequest(BaseModel):
     seq_id: int = 0
 
 
-class _Adam(BaseModel):
-    learning_rate: float = 1e-4
-    beta1: float = 0.9
-    beta2: float = 0.95
-    eps: float = 1e-12
-    weight_decay: float = 0.0
+class _Adam(BaseModel, allow_inf_nan=False):
+    learning_rate: float = Field(1e-4, ge=0)
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.95, ge=0, lt=1)
+    # At 0 a weight whose gradient has been 0 so far, as A's is at first, would become 0/0.
+    eps: float = Field(1e-12, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
     grad_clip_norm: float = 0.0
 
 
@@ -119,7 +124,7 @@ class OptimStep(BaseModel):
 class Ttl(BaseModel):
     """How long a checkpoint is kept from now on; None keeps it for good."""
 
-    ttl_seconds: Annotated[int, Field(ge=SHORTEST_TTL_S)] | None = None
+    ttl_seconds: Annotated[int, Field(ge=SHORTEST_TTL_S, le=LONGEST_TTL_S)] | None = None
 
 
 class SaveWeights(Ttl):
@@ -130,6 +135,18 @@ class SaveWeights(Ttl):
     user_metadata: dict[str, str] | None = None
     sampling_session_seq_id: int | None = None
     kind: Literal["snapshot", "inflight"] = "snapshot"
+
+
+class ExportWeights(Ttl):
+    """Save for download."""
+
+    path: str
+    age_encryption_recipients: list[str] | None = None
+
+    def require_offered(self) -> None:
+        """Refuse what this server does not do."""
+        if self.age_encryption_recipients:
+            raise Refusal(400, "exports are not encrypted here: leave out the recipients")
 
 
 class LoadWeights(BaseModel):

@@ -8,10 +8,33 @@ from typing import Literal
 
 from rsigym.local.tinker.refusal import Refusal
 
-__all__ = ["KINDS", "Checkpoint", "Kind", "Run", "parse_path", "require_kind", "safe_name"]
+__all__ = [
+    "DESCRIPTION",
+    "KINDS",
+    "Checkpoint",
+    "Kind",
+    "Run",
+    "parse_path",
+    "require_kind",
+    "safe_name",
+]
 
-type Kind = Literal["weights", "sampler_weights"]
-KINDS: tuple[Kind, ...] = ("weights", "sampler_weights")
+type Kind = Literal["weights", "sampler_weights", "external_weights"]
+KINDS: tuple[Kind, ...] = ("weights", "sampler_weights", "external_weights")
+
+DESCRIPTION = "checkpoint.json"
+"""What the store writes beside an adapter's own files."""
+
+_CALLED: dict[Kind, str] = {
+    "weights": "a training checkpoint",
+    "sampler_weights": "a sampler checkpoint",
+    "external_weights": "an export",
+}
+_USES: dict[Kind, str] = {
+    "weights": "trained on: load one that save_state made",
+    "sampler_weights": "sampled from: make a sampler checkpoint with save_weights_for_sampler",
+    "external_weights": "downloaded: make an export with save_weights_external",
+}
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
 
@@ -41,7 +64,8 @@ class Checkpoint:
 
     Attributes:
         run_id: The training run it belongs to.
-        kind: `weights` (for training, with optimizer state) or `sampler_weights`.
+        kind: `weights` (for training, with optimizer state), `sampler_weights`, or
+            `external_weights` (for download).
         name: Its name within run and kind.
         folder: Where it lies.
         saved: Seconds since the epoch.
@@ -67,9 +91,15 @@ class Checkpoint:
         return f"tinker://{self.run_id}/{self.id}"
 
     @property
+    def files(self) -> dict[str, Path]:
+        """The adapter's files by name."""
+        found = sorted(self.folder.glob("[!.]*"))
+        return {file.name: file for file in found if file.name != DESCRIPTION}
+
+    @property
     def size(self) -> int:
-        """Bytes on disk."""
-        return sum(file.stat().st_size for file in self.folder.iterdir())
+        """Bytes of its files."""
+        return sum(file.stat().st_size for file in self.files.values())
 
 
 def safe_name(component: str) -> str:
@@ -86,27 +116,16 @@ def safe_name(component: str) -> str:
 def parse_path(path: str) -> tuple[str, Kind, str]:
     """The run, the kind and the name in a tinker:// path."""
     match path.split("/"):
-        case ["tinker:", "", run_id, ("weights" | "sampler_weights") as kind, name]:
-            return run_id, kind, name
-    raise Refusal(
-        400,
-        f"{path!r} is not a checkpoint: expected tinker://<run>/weights/<name> or "
-        "tinker://<run>/sampler_weights/<name>",
-    )
+        case ["tinker:", "", run_id, kind, name]:
+            for known in KINDS:
+                if kind == known:
+                    return run_id, known, name
+    shapes = " or ".join(f"tinker://<run>/{kind}/<name>" for kind in KINDS)
+    raise Refusal(400, f"{path!r} is not a checkpoint: expected {shapes}")
 
 
 def require_kind(path: str, found: Kind, wanted: Kind) -> None:
-    """Refuse to sample from a training checkpoint, or to train on a sampler checkpoint."""
-    if found == wanted:
-        return
-    if wanted == "sampler_weights":
-        raise Refusal(
-            400,
-            f"{path} is a training checkpoint and cannot be sampled from: make a sampler "
-            "checkpoint with save_weights_for_sampler",
-        )
-    raise Refusal(
-        400,
-        f"{path} is a sampler checkpoint and cannot be trained on: load one that save_state made "
-        "(tinker://<run>/weights/<name>)",
-    )
+    """Refuse to use a checkpoint for what another kind is made for."""
+    if found != wanted:
+        shape = f"tinker://<run>/{wanted}/<name>"
+        raise Refusal(400, f"{path} is {_CALLED[found]} and cannot be {_USES[wanted]} ({shape})")

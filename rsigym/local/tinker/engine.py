@@ -6,7 +6,7 @@ once. Nothing here knows of HTTP, and callers need not know of torch.
 
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Literal
@@ -27,6 +27,7 @@ from rsigym.local.tinker.specs import (
     Datum,
     EngineError,
     LoraSpec,
+    LossConfig,
     PassResult,
     Sample,
     SampleResult,
@@ -101,13 +102,13 @@ class Engine:
         return self._train(adapter, lambda: single(make))
 
     def forward(
-        self, adapter: str, data: Sequence[Datum], loss_fn: str, config: Mapping[str, float]
+        self, adapter: str, data: Sequence[Datum], loss_fn: str, config: LossConfig
     ) -> Future[PassResult]:
         """Score the data without a gradient."""
         return self._pass(adapter, data, loss_fn, config, backward=False)
 
     def forward_backward(
-        self, adapter: str, data: Sequence[Datum], loss_fn: str, config: Mapping[str, float]
+        self, adapter: str, data: Sequence[Datum], loss_fn: str, config: LossConfig
     ) -> Future[PassResult]:
         """Score the data and add their gradient to what the adapter has accumulated."""
         return self._pass(adapter, data, loss_fn, config, backward=True)
@@ -171,7 +172,7 @@ class Engine:
         adapter: str,
         data: Sequence[Datum],
         loss_fn: str,
-        config: Mapping[str, float],
+        config: LossConfig,
         *,
         backward: bool,
     ) -> Future[PassResult]:

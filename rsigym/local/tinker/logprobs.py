@@ -20,12 +20,12 @@ CHUNK = 128
 
 
 def score(unembed: Linear, delta: Delta, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Log-probability of each target, float32 [n], without gradient."""
-    out = torch.empty(len(targets))
+    """Log-probabilities of the targets [n, K] of each position, float32, without gradient."""
+    out = torch.empty(targets.shape)
     for start, rows in _chunks(hidden):
         logits = delta.linear(unembed, rows).float()
-        chosen = logits.gather(1, targets[start : start + len(rows), None])[:, 0]
-        out[start : start + len(rows)] = chosen - logits.logsumexp(1)
+        chosen = logits.gather(1, targets[start : start + len(rows)])
+        out[start : start + len(rows)] = chosen - logits.logsumexp(1, keepdim=True)
     return out
 
 
@@ -42,7 +42,7 @@ def likeliest(unembed: Linear, delta: Delta, hidden: Tensor, k: int) -> tuple[Te
 
 
 def train_score(unembed: Linear, trained: Trained, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Log-probability of each target, float32 [n], differentiable."""
+    """Log-probabilities of the targets [n, K] of each position, float32, differentiable."""
     pair = trained.pairs.get(unembed.site.index)
     # An unembedding that is not adapted has a delta of rank 0.
     a = hidden.new_zeros(0, hidden.shape[1]) if pair is None else pair.a
@@ -58,7 +58,7 @@ def _chunks(hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
 class _Score(torch.autograd.Function):
     """log softmax of the targets; keeps the probabilities, in place of the logits, for backward.
 
-    With p the probabilities, d logprob / d logits = onehot(target) - p.
+    With p the probabilities, d logprob / d logits = onehot(target) - p, for each target.
     """
 
     @staticmethod
@@ -73,14 +73,14 @@ class _Score(torch.autograd.Function):
     ) -> Tensor:
         a, b = a.to(hidden.dtype), b.to(hidden.dtype)
         low = F.linear(hidden, a)
-        out = torch.empty(len(targets))
+        out = torch.empty(targets.shape)
         kept: list[Tensor] = []
         for start, rows in _chunks(hidden):
             end = start + len(rows)
             logits = unembed(rows).addmm_(low[start:end], b.t(), alpha=scale).float()
-            normaliser = logits.logsumexp(1)
-            out[start:end] = logits.gather(1, targets[start:end, None])[:, 0] - normaliser
-            kept.append(logits.sub_(normaliser[:, None]).exp_().to(hidden.dtype))
+            normaliser = logits.logsumexp(1, keepdim=True)
+            out[start:end] = logits.gather(1, targets[start:end]) - normaliser
+            kept.append(logits.sub_(normaliser).exp_().to(hidden.dtype))
         ctx.save_for_backward(hidden, a, b, low, targets, *kept)
         ctx.unembed, ctx.scale = unembed, scale
         return out
@@ -93,10 +93,10 @@ class _Score(torch.autograd.Function):
         start = 0
         for probabilities in kept:
             end = start + len(probabilities)
-            weight = grad[start:end, None]
+            weight = grad[start:end]
             # Not in place: the probabilities would be wrong for a second backward pass.
-            dlogits = probabilities * -weight
-            dlogits.scatter_add_(1, targets[start:end, None], weight)
+            dlogits = probabilities * -weight.sum(1, keepdim=True)
+            dlogits.scatter_add_(1, targets[start:end], weight)
             torch.mm(dlogits, ctx.unembed.weight, out=dhidden[start:end])
             torch.mm(dlogits, b, out=dlow[start:end])
             db += dlogits.t() @ low[start:end]

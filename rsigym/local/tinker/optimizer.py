@@ -41,7 +41,7 @@ class TrainingState:
         if not math.isfinite(norm):
             raise EngineError(
                 "the gradient is not finite and was dropped: lower the learning rate, or check "
-                "the loss weights"
+                "the loss inputs"
             )
         if 0 < adam.grad_clip_norm < norm:
             gradient = gradient * (adam.grad_clip_norm / norm)

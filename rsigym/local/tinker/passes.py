@@ -10,10 +10,11 @@ from torch import Tensor
 from rsigym.local.tinker.attention import SequenceAttention
 from rsigym.local.tinker.logprobs import score, train_score
 from rsigym.local.tinker.lora import Trained
+from rsigym.local.tinker.loss_inputs import loss_inputs
 from rsigym.local.tinker.losses import TARGETS, Loss, find_loss
 from rsigym.local.tinker.model import Decoder
 from rsigym.local.tinker.optimizer import TrainingState
-from rsigym.local.tinker.specs import Datum, EngineError, PassResult
+from rsigym.local.tinker.specs import Datum, LossConfig, PassResult
 
 __all__ = ["micro_batches", "run_pass"]
 
@@ -28,7 +29,10 @@ take about 1 MB a token."""
 
 @dataclass(frozen=True)
 class _Batch:
-    """Data laid one after the other: tokens and every loss input, [tokens] each."""
+    """Data laid one after the other: tokens [tokens] and every loss input [tokens, K].
+
+    K is the most targets that one of the data has at a position.
+    """
 
     lengths: list[int]
     tokens: Tensor
@@ -40,7 +44,7 @@ def run_pass(
     state: TrainingState,
     data: Sequence[Datum],
     loss_name: str,
-    config: Mapping[str, float],
+    config: LossConfig,
     *,
     backward: bool,
 ) -> Generator[None, None, PassResult]:
@@ -50,25 +54,24 @@ def run_pass(
     end, all at once: a pass that fails or is abandoned leaves no part of it.
 
     Raises:
-        EngineError: The loss is unknown or the data do not fit it or the model.
+        EngineError: The loss is unknown, or its settings or the data do not fit it or the model.
     """
     loss = find_loss(loss_name)
-    if not data:
-        raise EngineError("there are no data: give at least one datum")
-    inputs = [_checked(decoder, datum, loss, loss_name) for datum in data]
+    settings = loss.configure(config)
+    inputs = loss_inputs(data, loss, decoder.architecture)
     trained = Trained(state.adapter)
     gradient = torch.zeros_like(state.adapter.vector)
     logprobs: dict[int, np.ndarray] = {}
     total = 0.0
     for members in micro_batches([len(datum.tokens) for datum in data]):
         batch = _gather([data[i] for i in members], [inputs[i] for i in members])
-        scored, value = _micro_batch(decoder, trained, batch, loss, config, backward=backward)
+        scored, value = _micro_batch(decoder, trained, batch, loss, settings, backward=backward)
         if value.requires_grad:
             _add_gradient(gradient, value, trained)
         total += value.item()
-        ends = np.cumsum(batch.lengths)[:-1]
-        pieces = np.split(scored.detach().numpy(), ends)
-        logprobs.update(zip(members, pieces, strict=True))
+        pieces = scored.detach().split(batch.lengths)
+        for index, piece in zip(members, pieces, strict=True):
+            logprobs[index] = _as_sent(piece.numpy(), data[index])
         yield
     if backward:
         state.accumulate(gradient)
@@ -91,32 +94,29 @@ def micro_batches(lengths: Sequence[int], budget: int = MICRO_TOKENS) -> list[li
     return batches
 
 
-def _checked(decoder: Decoder, datum: Datum, loss: Loss, name: str) -> dict[str, np.ndarray]:
-    shape = decoder.architecture
-    tokens = datum.tokens
-    if not 1 <= len(tokens) <= shape.context:
-        raise EngineError(
-            f"a datum has {len(tokens)} tokens; this model takes 1 to {shape.context}: shorten it"
-        )
-    arrays = loss.arrays(datum, name)
-    for what, ids in (("model_input", tokens), (TARGETS, arrays[TARGETS])):
-        if ids.min() < 0 or ids.max() >= shape.vocab:
-            raise EngineError(f"{what} has a token id outside 0..{shape.vocab - 1}")
-    for key, array in arrays.items():
-        if not np.isfinite(array).all():
-            raise EngineError(f"{key!r} has a value that is not finite")
-    return arrays
-
-
 def _gather(data: Sequence[Datum], inputs: Sequence[dict[str, np.ndarray]]) -> _Batch:
+    width = max(arrays[TARGETS].shape[1] for arrays in inputs)
     return _Batch(
         lengths=[len(datum.tokens) for datum in data],
         tokens=torch.from_numpy(np.concatenate([datum.tokens for datum in data])).long(),
         inputs={
-            key: torch.from_numpy(np.concatenate([arrays[key] for arrays in inputs]))
+            key: torch.from_numpy(
+                np.concatenate([_widened(arrays[key], width) for arrays in inputs])
+            )
             for key in inputs[0]
         },
     )
+
+
+def _widened(array: np.ndarray, width: int) -> np.ndarray:
+    """[T, K] → [T, width]. What is added has the weight 0."""
+    return np.pad(array, ((0, 0), (0, width - array.shape[1])))
+
+
+def _as_sent(scored: np.ndarray, datum: Datum) -> np.ndarray:
+    """Log-probabilities [T, width] in the shape of the datum's targets."""
+    targets = datum.loss_inputs[TARGETS]
+    return scored[:, : targets.size // len(targets)].reshape(targets.shape)
 
 
 def _micro_batch(
@@ -124,12 +124,12 @@ def _micro_batch(
     trained: Trained,
     batch: _Batch,
     loss: Loss,
-    config: Mapping[str, float],
+    settings: Mapping[str, float],
     *,
     backward: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities [tokens] of one micro-batch, and its loss."""
-    learns = batch.inputs[loss.gradient_input] != 0
+    """Log-probabilities [tokens, K] of one micro-batch, and its loss."""
+    learns = _learns(batch, loss)
     with torch.set_grad_enabled(backward and bool(learns.any())):
         hidden = decoder.hidden(
             batch.tokens,
@@ -142,10 +142,17 @@ def _micro_batch(
         names = list(batch.inputs)
         columns = zip(*(batch.inputs[name].split(batch.lengths) for name in names), strict=True)
         losses = [
-            loss.function(piece, dict(zip(names, column, strict=True)), config)
+            loss.function(piece, dict(zip(names, column, strict=True)), settings)
             for piece, column in zip(logprobs.split(batch.lengths), columns, strict=True)
         ]
         return logprobs, torch.stack(losses).sum()
+
+
+def _learns(batch: _Batch, loss: Loss) -> Tensor:
+    """Which positions have a gradient, bool [tokens]."""
+    if loss.gate is None:
+        return torch.ones(len(batch.tokens), dtype=torch.bool)
+    return (batch.inputs[loss.gate] != 0).any(dim=1)
 
 
 def _target_logprobs(
@@ -155,7 +162,7 @@ def _target_logprobs(
     if not torch.is_grad_enabled():
         return score(decoder.unembed, trained, hidden, targets)
     learning, rest = learns.nonzero()[:, 0], (~learns).nonzero()[:, 0]
-    out = torch.zeros(len(targets))
+    out = torch.zeros(targets.shape)
     with torch.no_grad():
         out[rest] = score(decoder.unembed, trained, hidden[rest], targets[rest])
     learned = train_score(decoder.unembed, trained, hidden[learning], targets[learning])

@@ -203,8 +203,8 @@ class Sampler:
         delta = delta_of([] if adapter is None else [(0, len(hidden), adapter)])
         follows = slice(start + 1, end + 1)
         if request.spec.prompt_logprobs:
-            scored = score(unembed, delta, hidden, torch.tensor(reading.tokens[follows]))
-            request.prompt_logprobs[follows] = scored.numpy()
+            targets = torch.tensor(reading.tokens[follows])[:, None]
+            request.prompt_logprobs[follows] = score(unembed, delta, hidden, targets)[:, 0].numpy()
         if k := request.spec.topk_prompt_logprobs:
             ids, logprobs = likeliest(unembed, delta, hidden, k)
             request.topk_ids[follows] = ids.numpy().astype(np.int32)

@@ -18,8 +18,9 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rsigym.local.tinker.engines import Dtype, Engines
+from rsigym.local.tinker.links import Links
 from rsigym.local.tinker.refusal import Refusal
-from rsigym.local.tinker.routes import clients, rest, sampling, training, weights
+from rsigym.local.tinker.routes import clients, exports, rest, sampling, training, weights
 from rsigym.local.tinker.sessions import SILENCE_S, Sessions
 from rsigym.local.tinker.state import State
 from rsigym.local.tinker.store import Store
@@ -53,6 +54,7 @@ def tinker_app(
         engines=Engines(models, dtype=dtype, threads=threads),
         sessions=Sessions(checkpoints, scratch, silence_s=silence_s),
         store=checkpoints,
+        links=Links(),
     )
 
     @asynccontextmanager
@@ -69,13 +71,14 @@ def tinker_app(
         *clients.ROUTES,
         *training.ROUTES,
         *weights.ROUTES,
+        *exports.ROUTES,
         *sampling.ROUTES,
         *rest.ROUTES,
         Route("/{path:path}", _not_offered, methods=_ANY),
     ]
     app = Starlette(
         routes=[Mount("/api/v1", routes=routes)],
-        middleware=[Middleware(_KeyCheck, api_key=api_key)],
+        middleware=[Middleware(_KeyCheck, api_key=api_key, links=state.links)],
         exception_handlers={Refusal: _refused},
         lifespan=lifespan,
     )
@@ -98,17 +101,23 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 
 class _KeyCheck:
-    """Lets nothing through without the key, compared in constant time."""
+    """Lets nothing through without the key, compared in constant time, or a link of ours."""
 
-    def __init__(self, app: ASGIApp, api_key: str) -> None:
+    def __init__(self, app: ASGIApp, api_key: str, links: Links) -> None:
         self._app = app
         self._key = api_key.encode()
+        self._links = links
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            given = dict(scope["headers"]).get(b"x-api-key", b"")
-            if not hmac.compare_digest(given, self._key):
-                detail = "wrong or missing API key: use the api_key that the server printed"
-                await JSONResponse({"detail": detail}, 401)(scope, receive, send)
-                return
+        if scope["type"] == "http" and not self._admits(scope):
+            detail = "wrong or missing API key: use the api_key that the server printed"
+            await JSONResponse({"detail": detail}, 401)(scope, receive, send)
+            return
         await self._app(scope, receive, send)
+
+    def _admits(self, scope: Scope) -> bool:
+        given = dict(scope["headers"]).get(b"x-api-key", b"")
+        if hmac.compare_digest(given, self._key):
+            return True
+        query = scope["query_string"].decode(errors="replace")
+        return scope["method"] == "GET" and self._links.opens(scope["path"], query)

@@ -11,11 +11,16 @@ __all__ = [
     "Datum",
     "EngineError",
     "LoraSpec",
+    "LossConfig",
     "PassResult",
     "Sample",
     "SampleResult",
     "SampleSpec",
 ]
+
+
+type LossConfig = Mapping[str, float | str]
+"""A loss's settings as the SDK sends them. No loss here takes a text."""
 
 
 class EngineError(RuntimeError):
@@ -52,7 +57,8 @@ class Datum:
 
     Attributes:
         tokens: int32 [T], what the model reads.
-        loss_inputs: Arrays of [T] that the loss asks for, such as `target_tokens` and `weights`.
+        loss_inputs: Arrays of [T] that the loss asks for, such as `target_tokens` and `weights`;
+            for `cross_entropy` they may be [T, K], with K targets at each position.
     """
 
     tokens: np.ndarray
@@ -64,7 +70,7 @@ class PassResult:
     """What a forward (and backward) pass gave.
 
     Attributes:
-        logprobs: For each datum float32 [T], the log-probability of each target token.
+        logprobs: For each datum the log-probabilities of its targets, float32, of their shape.
         metrics: `loss:sum`, the loss summed over all tokens of all data.
     """
 

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: `<root>/<training run>/weights|sampler_weights/<name>/`.
+"""Checkpoints on disk: `<root>/<training run>/<kind>/<name>/`.
 
 A run's `run.json` says which base model it adapts. A checkpoint folder is an adapter in PEFT's
 format beside a `checkpoint.json`; it is written under a hidden name and renamed, so what is
@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rsigym.local.tinker.checkpoints import (
+    DESCRIPTION,
     KINDS,
     Checkpoint,
     Kind,
@@ -65,7 +66,7 @@ class Store:
         """The checkpoints of one run, the oldest first. Expired ones are deleted on the way."""
         kept: list[Checkpoint] = []
         for kind in KINDS:
-            for file in (self._root / safe_name(run_id) / kind).glob("[!.]*/checkpoint.json"):
+            for file in (self._root / safe_name(run_id) / kind).glob(f"[!.]*/{DESCRIPTION}"):
                 checkpoint = _read(run_id, kind, file)
                 if checkpoint.expires is not None and checkpoint.expires < time.time():
                     self.delete(checkpoint)
@@ -134,7 +135,7 @@ def _read(run_id: str, kind: Kind, file: Path) -> Checkpoint:
 
 
 def _describe(folder: Path, **about: object) -> None:
-    _write_json(folder / "checkpoint.json", about)
+    _write_json(folder / DESCRIPTION, about)
 
 
 def _put(draft: Path, final: Path) -> None:

@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from rsigym.local.tinker.futures import Answer
 from rsigym.local.tinker.refusal import Refusal
-from rsigym.local.tinker.specs import Datum, PassResult, Sample, SampleResult
+from rsigym.local.tinker.specs import Datum, LossConfig, PassResult, Sample, SampleResult
 
 __all__ = ["loss_config", "parse_pass", "pass_answer", "sample_answer", "to_data"]
 
@@ -55,38 +56,30 @@ def to_data(request: pb.ForwardBackwardRequest) -> list[Datum]:
     """The batch: tokens int32 [T] and, by name, the loss inputs with the shape they were sent in.
 
     Raises:
-        Refusal: An image or audio chunk, or bytes that do not fit their declared type and shape.
+        Refusal: An image or audio chunk, or bytes that do not fit their declared type and shape;
+            the message names the datum.
     """
-    return [
-        Datum(
-            tokens=_tokens(datum.model_input),
-            loss_inputs={name: _array(name, it) for name, it in datum.loss_fn_inputs.items()},
-        )
-        for datum in request.data
-    ]
+    return [_datum(index, datum) for index, datum in enumerate(request.data)]
 
 
-def loss_config(request: pb.ForwardBackwardRequest) -> dict[str, float]:
-    """The numbers that configure the loss."""
-    for name, value in request.loss_fn_config_v2.items():
-        if value.WhichOneof("value") != "number":
-            raise Refusal(400, f"loss_fn_config[{name!r}] must be a number, not {value.text!r}")
-    return dict(request.loss_fn_config)
+def loss_config(request: pb.ForwardBackwardRequest) -> LossConfig:
+    """The settings of the loss; the older of its two maps is read where the newer is empty."""
+    newer = request.loss_fn_config_v2
+    if not newer:
+        return dict(request.loss_fn_config)
+    return {
+        name: value.number if value.WhichOneof("value") == "number" else value.text
+        for name, value in newer.items()
+    }
 
 
 def pass_answer(result: PassResult) -> Answer:
-    """Logprobs of every datum as one batched record, and the metrics."""
-    ends = np.cumsum([0, *(4 * len(row) for row in result.logprobs)], dtype="<i8")
-    record = pb.ArrayRecord(type_tag=_RECORD, num_datums=len(result.logprobs))
-    record.fields["logprobs"].CopyFrom(
-        pb.BatchedTensor(
-            data=b"".join(_float_bytes(row) for row in result.logprobs),
-            offsets=ends.tobytes(),
-            dtype=pb.DTYPE_FLOAT32,
-        )
-    )
+    """Logprobs of every datum, those of one trailing shape after the other as one record."""
+    runs = groupby(result.logprobs, key=lambda logprobs: logprobs.shape[1:])
     message = pb.ForwardBackwardOutput(
-        loss_fn_output_type=_RECORD, loss_fn_outputs=[record], metrics=result.metrics
+        loss_fn_output_type=_RECORD,
+        loss_fn_outputs=[_record(list(arrays), trailing) for trailing, arrays in runs],
+        metrics=result.metrics,
     )
     return Answer(message.SerializeToString(), _PROTOBUF)
 
@@ -105,6 +98,20 @@ def sample_answer(result: SampleResult, *, scored: int | None) -> Answer:
         ids, logprobs = result.topk_prompt_logprobs
         message.topk_prompt_logprobs.CopyFrom(_topk(ids, _last(logprobs, scored)))
     return Answer(message.SerializeToString(), _PROTOBUF)
+
+
+def _record(arrays: list[np.ndarray], trailing: tuple[int, ...]) -> pb.ArrayRecord:
+    ends = np.cumsum([0, *(4 * array.size for array in arrays)], dtype="<i8")
+    record = pb.ArrayRecord(type_tag=_RECORD, num_datums=len(arrays))
+    record.fields["logprobs"].CopyFrom(
+        pb.BatchedTensor(
+            data=b"".join(map(_float_bytes, arrays)),
+            offsets=ends.tobytes(),
+            dtype=pb.DTYPE_FLOAT32,
+            trailing_shape=trailing,
+        )
+    )
+    return record
 
 
 def _sequence(sample: Sample) -> pb.SampledSequence:
@@ -136,26 +143,35 @@ def _last(logprobs: np.ndarray, scored: int | None) -> np.ndarray:
     return masked
 
 
+def _datum(index: int, datum: pb.Datum) -> Datum:
+    inputs: dict[str, np.ndarray] = {}
+    what = "model_input"
+    try:
+        tokens = _tokens(datum.model_input)
+        for what, tensor in datum.loss_fn_inputs.items():
+            inputs[what] = _array(tensor)
+    except (ValueError, IndexError) as error:
+        raise Refusal(400, f"data[{index}]: {what!r} cannot be read: {error}") from None
+    return Datum(tokens, inputs)
+
+
 def _tokens(chunks: Iterable[pb.Chunk]) -> np.ndarray:
     runs = [np.empty(0, np.int32)]
     for chunk in chunks:
         if chunk.WhichOneof("chunk") != "encoded_text":
-            raise Refusal(400, "the local Tinker server takes text tokens only, no images or audio")
+            raise ValueError("the local Tinker server takes text tokens only, no images or audio")
         runs.append(np.frombuffer(chunk.encoded_text.tokens, "<i4"))
     return np.concatenate(runs)
 
 
-def _array(name: str, tensor: pb.Tensor) -> np.ndarray:
+def _array(tensor: pb.Tensor) -> np.ndarray:
     dtype = _DTYPES.get(tensor.dtype)
     if dtype is None:
-        raise Refusal(400, f"loss input {name!r} must be float32 or int64")
-    try:
-        if tensor.HasField("sparse_csr"):
-            return _dense(tensor.sparse_csr, dtype, tuple(tensor.shape))
-        values = np.frombuffer(tensor.dense, dtype).copy()
-        return values.reshape(tuple(tensor.shape)) if tensor.shape else values
-    except (ValueError, IndexError) as error:
-        raise Refusal(400, f"loss input {name!r} does not fit its shape: {error}") from None
+        raise ValueError("it must be float32 or int64")
+    if tensor.HasField("sparse_csr"):
+        return _dense(tensor.sparse_csr, dtype, tuple(tensor.shape))
+    values = np.frombuffer(tensor.dense, dtype).copy()
+    return values.reshape(tuple(tensor.shape)) if tensor.shape else values
 
 
 def _dense(sparse: pb.SparseCsr, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:

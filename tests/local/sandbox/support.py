@@ -52,15 +52,16 @@ def processes_with(mark: str) -> list[int]:
 
 async def appeared(mark: str, number: int = 1) -> bool:
     """Waits until so many processes have `mark` among their arguments; False if they never do."""
-    return await _comes_true(lambda: len(processes_with(mark)) >= number)
+    return await comes_true(lambda: len(processes_with(mark)) >= number)
 
 
 async def gone(mark: str) -> bool:
     """Waits until no process has `mark` among its arguments; False if that never happens."""
-    return await _comes_true(lambda: not processes_with(mark))
+    return await comes_true(lambda: not processes_with(mark))
 
 
-async def _comes_true(condition: Callable[[], bool]) -> bool:
+async def comes_true(condition: Callable[[], bool]) -> bool:
+    """Waits until `condition` holds; False if it never does."""
     for _ in range(1000):
         if condition():
             return True

@@ -13,6 +13,7 @@ import pytest
 
 import rsigym
 from rsigym.local.sandbox import Isolation, interpreter
+from rsigym.local.sandbox.host import USERS
 from rsigym.local.sandbox.layout import FOLDERS
 from rsigym.platform.errors import OperatorError
 from tests.local.sandbox.support import appeared, on_loop, opened, output, processes_with
@@ -134,13 +135,40 @@ async def test_files_of_another_sandbox_cannot_be_reached(tmp_path: Path, bubble
 @on_loop
 async def test_roots_sandboxes_are_not_roots(tmp_path: Path, bubblewrap: Isolation):
     if os.geteuid() != 0:
-        pytest.skip("only root's sandboxes run as another user")
+        pytest.skip("only root's sandboxes run as other users")
     mark = f"66.{uuid.uuid4().int % 10**9}"
-    async with opened(tmp_path, bubblewrap) as sandbox:
-        await sandbox.exec(f"sleep {mark} &")
-        assert await appeared(mark)
-        assert {os.stat(f"/proc/{pid}").st_uid for pid in processes_with(mark)} == {65533}
-        assert (await sandbox.exec("echo 1 > /proc/sys/kernel/core_pattern")).exit_code != 0
+    async with opened(tmp_path / "a", bubblewrap) as one, opened(tmp_path / "b", bubblewrap) as two:
+        for sandbox in (one, two):
+            await sandbox.exec(f"sleep {mark} &")
+        assert await appeared(mark, 2)
+        users = {os.stat(f"/proc/{pid}").st_uid for pid in processes_with(mark)}
+        assert len(users) == 2
+        assert users <= {*USERS}
+        assert (await one.exec("echo 1 > /proc/sys/kernel/core_pattern")).exit_code != 0
+
+
+TAKE_INOTIFY = """
+import ctypes
+libc = ctypes.CDLL(None)
+while libc.inotify_init() >= 0:
+    pass
+print("all taken", flush=True)
+import time; time.sleep(60)
+"""
+
+
+@on_loop
+async def test_what_the_kernel_counts_by_user_is_each_sandboxs_own(
+    tmp_path: Path, bubblewrap: Isolation
+):
+    if os.geteuid() != 0:
+        pytest.skip("an ordinary user's sandboxes are all that user's")
+    watch = "python3 -c 'import ctypes; print(ctypes.CDLL(None).inotify_init() >= 0)'"
+    async with opened(tmp_path / "a", bubblewrap) as one, opened(tmp_path / "b", bubblewrap) as two:
+        await one.exec(f"python3 -c '{TAKE_INOTIFY}' > taken &")
+        await output(one, "until grep -q all taken; do :; done")
+        assert await output(one, watch) == "False"
+        assert await output(two, watch) == "True"
 
 
 ORDINARY = """

@@ -1,5 +1,6 @@
 """Choosing an isolation, on machines that this one plays."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from rsigym.local.sandbox import choose_isolation
 from rsigym.local.sandbox.bubblewrap import find_bubblewrap
+from rsigym.local.sandbox.host import as_user
 from rsigym.local.sandbox.report import describe_isolation
 from rsigym.platform.errors import OperatorError
 
@@ -42,6 +44,13 @@ def test_a_forbidden_bubblewrap_says_what_it_said(programs: Path):
     with pytest.raises(OperatorError, match=r"No permissions.*allow user namespaces") as raised:
         choose_isolation("bubblewrap")
     assert "\n" not in str(raised.value)
+
+
+def test_root_without_setpriv_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "defpath", "/nowhere")
+    assert as_user(None) == []
+    with pytest.raises(OperatorError, match=r"setpriv is missing.*apt install util-linux"):
+        as_user(65000)
 
 
 def test_auto_falls_back_and_the_report_says_why(programs: Path):

@@ -122,8 +122,10 @@ def test_the_report_says_who_and_how(bubblewrap: Isolation):
     report = describe_isolation()
     assert report["isolation"] == bubblewrap
     assert report["as_root"] == (os.geteuid() == 0)
-    assert set(report["limits"]) == {"memory", "processes", "file_size", "cpu_time"}
+    limits = {"memory", "processes", "cpus", "disk", "file_size", "cpu_time"}
+    assert set(report["limits"]) == limits
     assert report["bubblewrap"]["version"]
+    assert "kernel is shared" in report["not_protected"]
 
 
 @pytest.fixture

@@ -3,12 +3,15 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
 from pathlib import Path
 
-from rsigym.local.sandbox import Isolation
+import pytest
+
+from rsigym.local.sandbox import Isolation, Limits
 from rsigym.local.sandbox.cgroups import Cgroup
 from rsigym.local.sandbox.owners import Claim, remove_folder, sweep
 from tests.local.sandbox.support import appeared, gone, on_loop, opened
@@ -91,6 +94,21 @@ def test_a_child_that_outlives_its_parent_keeps_no_folder_from_being_swept(
         sweep()
         child.kill()
     assert not (tmp_path / "dead").exists()
+
+
+def test_a_process_in_the_cgroup_of_a_dead_owner_is_killed(tmp_path: Path, home: Path):
+    cgroup = Cgroup.planned("swept-" + uuid.uuid4().hex, Limits())
+    if not cgroup.folders:
+        pytest.skip("no cgroup can be made here")
+    cgroup.create(Limits())
+    with subprocess.Popen(["sleep", "60"]) as left:
+        cgroup.add(left.pid)
+        Claim("name", tmp_path / "dead", cgroup).release(keep_record=True)
+        sweep()
+        assert left.wait() == -signal.SIGKILL
+    sweep()
+    assert not any(folder.exists() for folder in cgroup.folders)
+    assert not list((home / "sandboxes").iterdir())
 
 
 def test_a_record_that_is_no_record_stops_nothing(tmp_path: Path, home: Path):

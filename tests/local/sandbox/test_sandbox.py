@@ -293,7 +293,7 @@ async def test_a_start_that_fails_leaves_nothing(
     folder: Path, isolation: Isolation, home: Path, monkeypatch: pytest.MonkeyPatch
 ):
     broken = b"PK\x05\x06" + b"\0" * 18  # an archive without anything in it
-    monkeypatch.setattr("rsigym.local.sandbox.layout._supervisor_archive", lambda: broken)
+    monkeypatch.setattr("rsigym.local.sandbox.launch.supervisor_archive", lambda _: broken)
     sandbox = Sandbox(folder / "sandbox", isolation=isolation)
     with pytest.raises(ServiceFailure, match="__main__"):
         await sandbox.start()

@@ -1,15 +1,20 @@
 """What the engine's tests share: engines on tiny models, data, and transformers as the judge."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from rsigym.local.tinker.engine import AdamSpec, Datum, Engine, LoraSpec
+from rsigym.local.tinker.engine import AdamSpec, Datum, Engine, LoraSpec, LossConfig, PassResult
+from rsigym.local.tinker.lora import ALPHA, Adapter
+from rsigym.local.tinker.model import Decoder
+from rsigym.local.tinker.optimizer import TrainingState
+from rsigym.local.tinker.passes import run_pass
 from tests.tiny_model import make_tiny_model
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -56,6 +61,60 @@ def tiny_engine(folder: Path, **config: Any) -> Iterator[Engine]:
 def hugging_face(folder: Path) -> Any:
     """The same folder in transformers, float32."""
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def random_state(decoder: Decoder, spec: LoraSpec) -> TrainingState:
+    """An adapter whose B is not zero, so that every matrix has a gradient."""
+    adapter = Adapter(decoder.architecture, spec)
+    adapter.initialise()
+    generator = torch.Generator().manual_seed(1)
+    adapter.vector.add_(torch.randn(adapter.vector.shape, generator=generator) * 0.02)
+    return TrainingState(adapter)
+
+
+def run_whole(
+    decoder: Decoder,
+    state: TrainingState,
+    data: Sequence[Datum],
+    loss: str,
+    config: LossConfig | None = None,
+) -> PassResult:
+    """A forward and backward pass from beginning to end."""
+    steps = run_pass(decoder, state, data, loss, config or {}, backward=True)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def merged_logprobs(
+    folder: Path, state: TrainingState, data: Sequence[Datum], dtype: torch.dtype
+) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """The adapter's matrices, and the log-probabilities of the data's targets that hang on them.
+
+    Computed by transformers' model with weights W + s B A. Targets may be [T] or [T, K].
+    """
+    model = hugging_face(folder).to(dtype)
+    adapter = state.adapter
+    leaves = {
+        name: view.to(dtype, copy=True).requires_grad_()
+        for name, view in adapter.named(adapter.vector).items()
+    }
+    weights = dict(model.state_dict())
+    for name, a in leaves.items():
+        module, _, kind = name.removeprefix("base_model.model.").partition(".lora_")
+        if kind.startswith("A"):
+            delta = ALPHA / adapter.spec.rank * leaves[name.replace("lora_A", "lora_B")] @ a
+            weights[f"{module}.weight"] = weights[f"{module}.weight"] + delta
+    logprobs: list[Tensor] = []
+    for item in data:
+        tokens = torch.from_numpy(item.tokens).long()
+        logits = torch.func.functional_call(model, weights, (tokens[None],), tie_weights=False)
+        targets = torch.from_numpy(item.loss_inputs["target_tokens"])
+        scores = logits.logits[0].log_softmax(-1).gather(1, targets.reshape(len(tokens), -1))
+        logprobs.append(scores.reshape(targets.shape))
+    return leaves, logprobs
 
 
 def prompt(length: int, seed: int = 0) -> np.ndarray:

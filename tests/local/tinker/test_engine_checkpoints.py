@@ -39,6 +39,35 @@ def test_training_goes_on_from_a_saved_state_as_if_never_stopped(
     assert losses[2] != expected[2]
 
 
+def test_weights_and_moments_of_resumed_training_are_those_of_uninterrupted_training(
+    engine: Engine, tmp_path: Path
+) -> None:
+    adam = AdamSpec(1e-2, weight_decay=0.1, grad_clip_norm=1.0)
+
+    def go_on(adapter: str, folder: Path) -> list[bytes]:
+        for _ in range(4):
+            engine.forward_backward(adapter, DATA, "cross_entropy", {})
+            engine.optim_step(adapter, adam)
+        engine.save(adapter, folder, optimizer=True).result()
+        return [file.read_bytes() for file in sorted(folder.glob("*.safetensors"))]
+
+    engine.create("exact", LoraSpec(4, seed=0)).result()
+    go_on("exact", tmp_path / "state")
+    expected = go_on("exact", tmp_path / "uninterrupted")
+    engine.load("exact again", tmp_path / "state", optimizer=True).result()
+    assert go_on("exact again", tmp_path / "resumed") == expected
+    assert len(expected) == 2
+
+
+def test_a_state_holds_no_gradient_that_was_not_applied(engine: Engine, tmp_path: Path) -> None:
+    engine.create("pending", LoraSpec(4, seed=0)).result()
+    engine.forward_backward("pending", DATA, "cross_entropy", {}).result()
+    engine.save("pending", tmp_path / "state", optimizer=True).result()
+    engine.load("pending", tmp_path / "state", optimizer=True).result()
+    with pytest.raises(EngineError, match="no gradient"):
+        engine.optim_step("pending", AdamSpec(1e-3)).result()
+
+
 def test_a_saved_adapter_has_pefts_files_names_and_mathematics(
     engine: Engine, tiny_folder: Path, tmp_path: Path
 ) -> None:

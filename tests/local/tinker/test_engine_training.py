@@ -11,14 +11,16 @@ from torch import Tensor
 
 from rsigym.local.tinker import passes
 from rsigym.local.tinker.engine import AdamSpec, Datum, Engine, EngineError, LoraSpec, PassResult
-from rsigym.local.tinker.lora import ALPHA, Adapter
 from rsigym.local.tinker.model import Decoder
 from rsigym.local.tinker.optimizer import TrainingState
-from rsigym.local.tinker.passes import micro_batches, run_pass
+from rsigym.local.tinker.passes import micro_batches
 from tests.local.tinker.engine_support import (
     VARIANTS,
     datum,
     hugging_face,
+    merged_logprobs,
+    random_state,
+    run_whole,
 )
 from tests.tiny_model import make_tiny_model
 
@@ -26,50 +28,22 @@ MIXED = [datum(9, 1, np.linspace(-1, 1, 9)), datum(31, 2), datum(20, 3, np.eye(2
 """Weights of both signs, none given, and one position alone."""
 
 
-def random_state(decoder: Decoder, spec: LoraSpec) -> TrainingState:
-    """An adapter whose B is not zero, so that every matrix has a gradient."""
-    adapter = Adapter(decoder.architecture, spec)
-    adapter.initialise()
-    generator = torch.Generator().manual_seed(1)
-    adapter.vector.add_(torch.randn(adapter.vector.shape, generator=generator) * 0.02)
-    return TrainingState(adapter)
-
-
 def run(decoder: Decoder, state: TrainingState, data: Sequence[Datum]) -> PassResult:
-    steps = run_pass(decoder, state, data, "cross_entropy", {}, backward=True)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    return run_whole(decoder, state, data, "cross_entropy")
 
 
 def merged_gradients(
     tiny_folder: Path, state: TrainingState, data: Sequence[Datum]
 ) -> tuple[dict[str, Tensor], float, list[np.ndarray]]:
-    """Gradients by autograd through transformers' model with weights W + s B A."""
-    model = hugging_face(tiny_folder)
-    adapter = state.adapter
-    leaves = {n: v.clone().requires_grad_() for n, v in adapter.named(adapter.vector).items()}
-    weights = dict(model.state_dict())
-    for name in leaves:
-        module, _, kind = name.removeprefix("base_model.model.").partition(".lora_")
-        if kind.startswith("A"):
-            b = leaves[name.replace("lora_A", "lora_B")]
-            delta = ALPHA / adapter.spec.rank * b @ leaves[name]
-            weights[f"{module}.weight"] = weights[f"{module}.weight"] + delta
+    """Gradients, the loss and log-probabilities, by autograd through transformers' model."""
+    leaves, logprobs = merged_logprobs(tiny_folder, state, data, torch.float32)
     total = torch.zeros(())
-    logprobs: list[np.ndarray] = []
-    for item in data:
-        tokens = torch.from_numpy(item.tokens).long()
-        logits = torch.func.functional_call(model, weights, (tokens[None],), tie_weights=False)
-        targets = torch.from_numpy(item.loss_inputs["target_tokens"])
-        scores = logits.logits[0].log_softmax(-1).gather(1, targets[:, None])[:, 0]
-        given = item.loss_inputs.get("weights", np.ones(len(tokens)))
+    for item, scores in zip(data, logprobs, strict=True):
+        given = item.loss_inputs.get("weights", np.ones(len(scores)))
         total = total - (scores * torch.from_numpy(given).float()).sum()
-        logprobs.append(scores.detach().numpy())
     grads = torch.autograd.grad(total, list(leaves.values()))
-    return dict(zip(leaves, grads, strict=True)), total.item(), logprobs
+    scored = [scores.detach().numpy() for scores in logprobs]
+    return dict(zip(leaves, grads, strict=True)), total.item(), scored
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -205,7 +179,7 @@ BAD = datum(4)
 @pytest.mark.parametrize(
     ("data", "loss", "message"),
     [
-        ([BAD], "no_such_loss", r"unknown loss 'no_such_loss'.*cross_entropy"),
+        ([BAD], "no_such_loss", r"no loss 'no_such_loss'.*cross_entropy"),
         ([], "cross_entropy", "no data"),
         ([datum(1500)], "cross_entropy", "1500 tokens; this model takes 1 to 1024"),
         ([Datum(BAD.tokens, {})], "cross_entropy", "needs 'target_tokens'"),

@@ -58,6 +58,19 @@ def test_a_save_that_fails_leaves_nothing(store: Store, tmp_path: Path) -> None:
     assert not list((tmp_path / "store" / RUN.id / "weights").iterdir())
 
 
+def test_what_a_killed_server_left_unfinished_is_no_checkpoint_and_in_nobodys_way(
+    store: Store, tmp_path: Path
+) -> None:
+    unfinished = store.draft(RUN.id, "weights", "a")
+    folder, _ = unfinished.__enter__()
+    folder.mkdir()
+    (folder / "adapter").write_text("half")
+    other = Store(tmp_path / "store")
+    assert other.checkpoints(RUN.id) == []
+    path = save(other, "a", "whole")
+    assert (other.find(path, "weights").folder / "adapter").read_text() == "whole"
+
+
 def test_an_overwritten_checkpoint_stands_until_its_successor_is_whole(store: Store) -> None:
     path = save(store, "a", "old")
     with store.draft(RUN.id, "weights", "a", overwrite=True) as (folder, _):

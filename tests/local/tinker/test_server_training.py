@@ -163,7 +163,7 @@ def test_a_bad_request_fails_in_its_turn_and_training_goes_on(
     failing = {
         "no_such_loss": trainer.forward_backward(data, unknown),
         "1024": trainer.forward_backward([endless], "cross_entropy"),
-        "'x'": trainer.forward_backward(data, "cross_entropy", {"eps": "x"}),
+        "not 'x'": trainer.forward_backward(data, "ppo", {"clip_low_threshold": "x"}),
         "Adam": trainer.optim_step(tinker.DimuonParams(learning_rate=1e-3)),
         "cannot name": trainer.save_state("../out"),
     }

@@ -1,5 +1,6 @@
 """What the SDK encodes is decoded, and what the server encodes the SDK can read."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from rsigym.local.tinker import wire
 from rsigym.local.tinker.bodies import OptimStep, Sample, parse
@@ -38,6 +40,12 @@ def encoded(sdk: Any, data: "list[tinker.Datum]", **config: float | str) -> byte
     body = types.ForwardBackwardInput(data=data, loss_fn="cross_entropy", loss_fn_config=config)
     request = types.ForwardBackwardRequest(body, "s:train:0", 3)
     return sdk.request.forward_backward_request_to_proto(request).SerializeToString()
+
+
+def short_datum(sdk: Any) -> "tinker.Datum":
+    return sdk.tinker.Datum(
+        model_input=sdk.tinker.ModelInput.from_ints([1, 2]), loss_fn_inputs={"weights": [1.0, 2.0]}
+    )
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 2**31 - 1), FLOATS), min_size=1), max_size=4))
@@ -84,20 +92,75 @@ def test_a_tensor_that_does_not_fit_its_shape_is_refused(sdk: Any) -> None:
     )
     message = wire.parse_pass(encoded(sdk, [datum]))
     message.data[0].loss_fn_inputs["weights"].shape[:] = [3]
-    with pytest.raises(Refusal, match="'weights' does not fit its shape"):
+    with pytest.raises(Refusal, match="'weights' cannot be read"):
         wire.to_data(message)
     message.data[0].loss_fn_inputs["weights"].dtype = 0  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(Refusal, match="must be float32 or int64"):
         wire.to_data(message)
 
 
-@given(st.lists(st.lists(FLOATS), max_size=4))
+@given(
+    st.integers(0, 4),
+    st.lists(st.integers(-1, 5), max_size=3),
+    st.none() | st.binary(max_size=24),
+    *[st.binary(max_size=24)] * 3,
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_the_sdk_reads_the_logprobs_of_a_pass(sdk: Any, rows: list[list[float]]) -> None:
-    result = PassResult([np.array(row, np.float32) for row in rows], {"loss:sum": 1.5})
+def test_a_tensor_of_any_bytes_is_read_or_refused(
+    sdk: Any,
+    dtype: Any,
+    shape: list[int],
+    dense: bytes | None,
+    values: bytes,
+    crow_indices: bytes,
+    col_indices: bytes,
+) -> None:
+    message = wire.parse_pass(encoded(sdk, [short_datum(sdk)]))
+    tensor = message.data[0].loss_fn_inputs["weights"]
+    tensor.Clear()
+    tensor.dtype = dtype
+    tensor.shape.extend(shape)
+    if dense is None:
+        sparse = tensor.sparse_csr
+        sparse.values, sparse.crow_indices, sparse.col_indices = values, crow_indices, col_indices
+    else:
+        tensor.dense = dense
+    with suppress(Refusal):
+        wire.to_data(message)
+
+
+def test_tokens_that_are_no_int32_are_refused_by_datum(sdk: Any) -> None:
+    message = wire.parse_pass(encoded(sdk, [short_datum(sdk), short_datum(sdk)]))
+    message.data[1].model_input[0].encoded_text.tokens = b"123"
+    with pytest.raises(Refusal, match=r"data\[1\]: 'model_input' cannot be read: "):
+        wire.to_data(message)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 3)).flatmap(
+            lambda shape: arrays(
+                np.float32, shape[: 1 + (shape[1] > 0)], elements={"allow_nan": False}
+            )
+        ),
+        max_size=6,
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_the_sdk_reads_the_logprobs_of_a_pass(sdk: Any, rows: list[np.ndarray]) -> None:
+    result = PassResult(rows, {"loss:sum": 1.5})
     output = sdk.response.deserialize_forward_backward_output(wire.pass_answer(result).body)
     assert output.metrics == {"loss:sum": 1.5}
-    assert [list(it["logprobs"].to_numpy()) for it in output.loss_fn_outputs] == rows
+    assert len(output.loss_fn_outputs) == len(rows)
+    for found, row in zip(output.loss_fn_outputs, rows, strict=True):
+        np.testing.assert_array_equal(found["logprobs"].to_numpy(), row)
+
+
+def test_settings_arrive_from_either_map(sdk: Any) -> None:
+    message = wire.parse_pass(encoded(sdk, [], beta=0.5, kind="k3"))
+    assert wire.loss_config(message) == {"beta": 0.5, "kind": "k3"}
+    message.ClearField("loss_fn_config_v2")
+    assert wire.loss_config(message) == {"beta": 0.5}
 
 
 def test_the_sdk_reads_samples(sdk: Any) -> None:

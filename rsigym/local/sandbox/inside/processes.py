@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import resource
 import signal
+import termios
 import time
 
 TYPE_CHECKING = False  # `typing` itself would be a tenth of the start of a sandbox
@@ -18,6 +20,15 @@ KILL_PATIENCE_S = 5.0
 NOT_STARTED = 126  # what a shell answers when it has found a command and cannot run it
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
+_FOR_COMMANDS = (
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+)
+"""What the supervisor or its Python ignores and a command does not."""
+
 _prctl = ctypes.CDLL(None).prctl
 
 
@@ -38,21 +49,38 @@ def allow_open_files() -> int:
     return soft
 
 
+def fork_command() -> int:
+    """Forks; signals to the child wait until it has become a command.
+
+    The supervisor ignores some that a command must not miss, however early they come.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_COMMANDS)
+    pid = -1
+    try:
+        pid = os.fork()
+    finally:
+        if pid != 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _FOR_COMMANDS)
+    return pid
+
+
 def become_command(
-    command: str,
+    argv: list[str],
     cwd: str,
     env: Mapping[str, str],
     fds: Sequence[int],
     rlimits: Mapping[str, int],
     open_files: int,
 ) -> NoReturn:
-    """Turns a forked child of the supervisor into `bash -c command`.
+    """Turns a forked child of the supervisor into a command.
+
+    A signal that came since `fork_command` takes effect now.
 
     Args:
-        command: What bash runs.
+        argv: The program, found by the PATH of `env`, and its arguments.
         cwd: Its working directory.
         env: Its whole environment.
-        fds: Its standard input, output and error.
+        fds: Its standard input, output and error. A terminal becomes the one that controls it.
         rlimits: By the names of the `resource` module.
         open_files: How many files it may open before it raises that limit itself.
     """
@@ -61,16 +89,19 @@ def become_command(
         for number, fd in enumerate(fds):
             os.dup2(fd, number)
         close_from(3)
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         _prefer_for_oom()
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
+        for number in _FOR_COMMANDS:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FOR_COMMANDS)
         os.chdir(cwd)
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, hard))
         for name, value in rlimits.items():
             _lower_rlimit(getattr(resource, name), value)
-        os.execve("/bin/bash", ["bash", "-c", command], env)
+        os.execvpe(argv[0], argv, env)
     except (OSError, ValueError) as error:
         os.write(2, f"sandbox: {error}\n".encode(errors="replace"))
     finally:
@@ -94,10 +125,11 @@ def _prefer_for_oom() -> None:
     """
     _prctl(_PR_SET_DUMPABLE, 1)
     try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("500")
+        file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
     except OSError:
         return  # some containers mount /proc read-only; the command runs all the same
+    os.write(file, b"500")
+    os.close(file)
 
 
 def _lower_rlimit(number: int, value: int) -> None:

@@ -3,17 +3,30 @@
 The host sends requests over the channel (see `messages`), each with an `id` that its answer
 repeats; descriptors travel beside them:
 
-    exec {command, cwd, env, timeout_s} + stdin, stdout, stderr -> {exit_code, timed_out, cut}
-    kill {target}                    ends the exec of that id, which then answers
+    exec {argv, cwd, env, timeout_s} + stdin, stdout, stderr -> {status, timed_out, cut}
+    spawn {argv, cwd, env, stdin, pty, ended} -> {pid} + stdin if wanted, stdout, stderr
+                                     or, for the `pty` [columns, rows], a terminal
+    kill {target} -> {}              ends what it names and all below it
+    signal {target, number} -> {}    to the process group of what it names
+    release {target}                 reads on, to nowhere, what the host no longer reads
     kill_all {}                   -> {gone}, once nothing runs but the supervisor
     listen {port}                 -> {} + a socket that listens on 127.0.0.1:port
     transfer {give, path} + a socket of its own -> {}, and then the tree on that socket
+    watch {path, recursive} + a socket of its own -> {}, and then what happens on that socket
+    entries {act, arguments} -> what the function of `entries` gives that `act` names
+    open {path, mode} -> {} + the file
+    usage {folders} -> {cpu_s, memory_bytes, disk_bytes, processes}
+
+How a spawned command ended is said by a message of the id `ended`, as an exec's answer would be.
+`status` is its exit code, or the negative number of the signal that ended it. A `target` is the
+`ended` of a spawn or the id of an exec.
 
 What the system refuses is answered with {error: [errno, text]}. A closed channel ends everything.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -22,7 +35,8 @@ import socket
 import sys
 import time
 
-from .commands import CHUNK_BYTES, Command, Stream
+from .apart import CHANNEL, Apart, refusal
+from .commands import CHUNK_BYTES, Command, Ends, Stream
 from .messages import receive, send
 from .processes import (
     KILL_PATIENCE_S,
@@ -32,15 +46,13 @@ from .processes import (
     descendants,
     end,
     family,
+    fork_command,
     guard_supervisor,
 )
-from .tree import receive_tree, send_tree
 
 TYPE_CHECKING = False  # `typing` itself would be a tenth of the start of a sandbox
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
-_CHANNEL = 3
+    from typing import Any
 
 
 def main() -> None:
@@ -50,15 +62,15 @@ def main() -> None:
     names of the `resource` module, `output_bytes` kept of each output, and `root`, the folder
     that transfers may not leave.
     """
-    os.dup2(int(sys.argv[1]), _CHANNEL, inheritable=False)
-    close_from(_CHANNEL + 1)
+    os.dup2(int(sys.argv[1]), CHANNEL, inheritable=False)
+    close_from(CHANNEL + 1)
     os.umask(0o022)
     open_files = allow_open_files()
     guard_supervisor()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     config = json.loads(sys.argv[2])
-    Supervisor(socket.socket(fileno=_CHANNEL), config, open_files).run()
+    Supervisor(socket.socket(fileno=CHANNEL), config, open_files).run()
 
 
 class Supervisor:
@@ -69,6 +81,9 @@ class Supervisor:
         self._is_init = os.getpid() == 1
         self._commands: dict[int, Command] = {}  # by pid
         self._streams: dict[int, Stream] = {}  # by descriptor
+        self._kept: dict[int, list[Stream]] = {}  # what the host reads, by the id of the end
+        self._apart = Apart(channel)
+        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._ended, wakeup = os.pipe()
         os.set_blocking(wakeup, False)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
@@ -84,7 +99,7 @@ class Supervisor:
             for fd, _ in self._poll.poll(self._milliseconds_left()):
                 if fd == self._ended:
                     os.read(fd, CHUNK_BYTES)
-                elif fd != _CHANNEL:
+                elif fd != CHANNEL:
                     self._read(fd)
                 elif not self._serve():
                     self._kill_all()
@@ -104,8 +119,8 @@ class Supervisor:
             if "error" in request:
                 raise OSError(*request["error"])
             getattr(self, f"_do_{request['op']}")(request, fds)
-        except OSError as error:
-            self._send({"id": request["id"], "error": [error.errno, error.strerror]})
+        except (OSError, ValueError) as error:
+            self._send({"id": request["id"], **refusal(error)})
         finally:
             for fd in fds:
                 os.close(fd)
@@ -118,33 +133,64 @@ class Supervisor:
             return  # the next read of the channel finds its end
 
     def _do_exec(self, request: dict[str, Any], fds: list[int]) -> None:
-        streams = [Stream(sink, self._config["output_bytes"]) for sink in fds[1:]]
+        with Ends() as ends:
+            ends.give(fds[0])
+            ends.add_outputs()
+            pid = self._start(request, ends)
+            room = self._config["output_bytes"]
+            streams = [
+                Stream(source, sink, room)
+                for source, sink in zip(ends.outputs, fds[1:], strict=True)
+            ]
+        self._commands[pid] = Command(request["id"], streams, request["timeout_s"])
         for stream in streams:
             self._watch(stream)
-        try:
-            pid = os.fork()
-            if pid == 0:
-                become_command(
-                    request["command"],
-                    request["cwd"],
-                    request["env"],
-                    (fds[0], *(stream.writer for stream in streams)),
-                    self._config["rlimits"],
-                    self._open_files,
-                )
-            self._commands[pid] = Command(request["id"], request["timeout_s"], streams)
-        except OSError:
-            for stream in streams:
-                stream.finish()
-            raise
-        finally:
-            for stream in streams:
-                os.close(stream.writer)
+
+    def _do_spawn(self, request: dict[str, Any], fds: list[int]) -> None:
+        with Ends() as ends:
+            if request["pty"] is not None:
+                ends.add_terminal(*request["pty"])
+            else:
+                ends.add_input() if request["stdin"] else ends.give(self._nothing)
+                ends.add_outputs()
+            pid = self._start(request, ends)
+            self._commands[pid] = Command(request["ended"], [], None)
+            self._send({"id": request["id"], "pid": pid}, (*ends.input, *ends.outputs))
+        self._kept[request["ended"]] = [Stream(source) for source in ends.outputs]
+
+    def _start(self, request: dict[str, Any], ends: Ends) -> int:
+        pid = fork_command()
+        if pid == 0:
+            become_command(
+                request["argv"],
+                request["cwd"],
+                request["env"],
+                ends.command,
+                self._config["rlimits"],
+                self._open_files,
+            )
+        return pid
+
+    def _do_release(self, request: dict[str, Any], fds: list[int]) -> None:
+        for stream in self._kept.pop(request["target"], []):
+            self._watch(stream)
 
     def _do_kill(self, request: dict[str, Any], fds: list[int]) -> None:
-        for pid, command in self._commands.items():
-            if command.id == request["target"]:
-                end(lambda pid=pid: family(pid))
+        for pid in self._pids(request["target"]):
+            end(lambda pid=pid: family(pid))
+        self._send({"id": request["id"]})
+
+    def _do_signal(self, request: dict[str, Any], fds: list[int]) -> None:
+        for pid in self._pids(request["target"]):
+            try:
+                os.killpg(pid, request["number"])
+            except ProcessLookupError:  # it has just been forked and leads no group yet
+                os.kill(pid, request["number"])
+        self._send({"id": request["id"]})
+
+    def _pids(self, target: int) -> list[int]:
+        """The command of this id, unless it has ended."""
+        return [pid for pid, command in self._commands.items() if command.id == target]
 
     def _do_kill_all(self, request: dict[str, Any], fds: list[int]) -> None:
         self._send({"id": request["id"], "gone": self._kill_all()})
@@ -154,27 +200,51 @@ class Supervisor:
             self._send({"id": request["id"]}, (listener.fileno(),))
 
     def _do_transfer(self, request: dict[str, Any], fds: list[int]) -> None:
-        # In a process of its own: a large tree must not keep the commands waiting.
-        if os.fork() == 0:
-            self._transfer(request, fds[0])
+        from .tree import confined, receive_tree, send_tree  # as it is needed: see `inside`
+
+        root = self._config["root"]
+
+        def work(link: socket.socket) -> None:
+            path = confined(request["path"], root)
+            if request["give"]:
+                send_tree(link, path)
+            else:
+                receive_tree(link, path, sys.maxsize, sys.maxsize)
+
+        self._apart.serve(fds[0], work)
         self._send({"id": request["id"]})
 
-    def _transfer(self, request: dict[str, Any], fd: int) -> NoReturn:
+    def _do_watch(self, request: dict[str, Any], fds: list[int]) -> None:
+        from .tree import confined
+        from .watch import watch
+
+        root = confined(request["path"], self._config["root"], follow=True)
+        self._apart.serve(fds[0], lambda link: watch(link, root, request["recursive"]))
+        self._send({"id": request["id"]})
+
+    def _do_open(self, request: dict[str, Any], fds: list[int]) -> None:
+        from .entries import open_file
+
+        fd = open_file(self._config["root"], request["path"], request["mode"])
         try:
-            link = socket.socket(fileno=os.dup2(fd, _CHANNEL, inheritable=False))
-            close_from(_CHANNEL + 1)
-            try:
-                path = _confined(request["path"], self._config["root"])
-                if request["give"]:
-                    send_tree(link, path)
-                else:
-                    receive_tree(link, path, sys.maxsize, sys.maxsize)
-            except OSError as error:
-                send(link, {"error": [error.errno, error.strerror, error.filename]})
-                while receive(link)[0] is not None:
-                    pass  # to close with a message unread would take the error back
+            self._send({"id": request["id"]}, (fd,))
         finally:
-            os._exit(0)
+            os.close(fd)
+
+    def _do_entries(self, request: dict[str, Any], fds: list[int]) -> None:
+        from .entries import APART, AT_ONCE
+
+        act, arguments = request["act"], (self._config["root"], *request["arguments"])
+        if act in AT_ONCE:
+            self._send({"id": request["id"], **AT_ONCE[act](*arguments)})
+        else:
+            self._apart.answer(request["id"], lambda: APART[act](*arguments))
+
+    def _do_usage(self, request: dict[str, Any], fds: list[int]) -> None:
+        from .usage import usage
+
+        supervisor = os.getpid()
+        self._apart.answer(request["id"], lambda: usage(supervisor, request["folders"]))
 
     def _watch(self, stream: Stream) -> None:
         assert stream.source is not None
@@ -195,17 +265,20 @@ class Supervisor:
                 return False
             if pid == 0:
                 return True
+            if (request_id := self._apart.unanswered(pid, status)) is not None:
+                killed = OSError(errno.EIO, "the process that should answer was killed")
+                self._send({"id": request_id, **refusal(killed)})
             command = self._commands.pop(pid, None)
             if command is not None:
                 self._finish(command, os.waitstatus_to_exitcode(status))
 
-    def _finish(self, command: Command, code: int) -> None:
+    def _finish(self, command: Command, status: int) -> None:
         for stream in command.streams:
             stream.finish()
         self._send(
             {
                 "id": command.id,
-                "exit_code": code if code >= 0 else 128 - code,
+                "status": status,
                 "timed_out": command.timed_out,
                 "cut": [stream.cut for stream in command.streams],
             }
@@ -239,12 +312,3 @@ class Supervisor:
                 end(lambda: descendants(os.getpid()))
             time.sleep(0.001)
         return True
-
-
-def _confined(path: str, root: str) -> str:
-    """`path`, refused if links lead it out of `root`; its last part is not resolved."""
-    parent = os.path.realpath(os.path.dirname(path))
-    root = os.path.realpath(root)
-    if os.path.commonpath([parent, root]) != root:
-        raise PermissionError(1, "this path leads out of the sandbox", path)
-    return os.path.join(parent, os.path.basename(path))

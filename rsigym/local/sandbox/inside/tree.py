@@ -26,6 +26,21 @@ MOST_DEPTH = 64  # of folders; deeper trees break the programs that have to remo
 MOST_PATH_BYTES = 4000  # PATH_MAX is 4096
 
 
+def confined(path: str, root: str, *, follow: bool = False) -> str:
+    """`path`, refused if links lead it out of `root`.
+
+    Args:
+        path: Absolute.
+        root: The folder that it may not leave.
+        follow: Whether its last part is resolved too, if that is a link.
+    """
+    place = os.path.realpath(path if follow else os.path.dirname(path))
+    root = os.path.realpath(root)
+    if os.path.commonpath([place, root]) != root:
+        raise PermissionError(errno.EPERM, "this path leads out of the sandbox", path)
+    return place if follow else os.path.join(place, os.path.basename(path))
+
+
 def send_tree(
     link: socket.socket, source: str, opened: Callable[[str, int], int] = lambda path, fd: fd
 ) -> list[str]:

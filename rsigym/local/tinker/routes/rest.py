@@ -7,12 +7,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from rsigym.local.tinker.bodies import Ttl, WeightsInfo, parse
-from rsigym.local.tinker.checkpoints import Checkpoint, Run
+from rsigym.local.tinker.checkpoints import Checkpoint, Kind, Run
 from rsigym.local.tinker.refusal import Refusal
 from rsigym.local.tinker.state import state_of
 from rsigym.local.tinker.store import Store
 
 __all__ = ["ROUTES"]
+
+_TYPES: dict[Kind, str] = {
+    "weights": "training",
+    "sampler_weights": "sampler",
+    "external_weights": "external",
+}
 
 
 def _time(seconds: float) -> str:
@@ -22,7 +28,7 @@ def _time(seconds: float) -> str:
 def _checkpoint(checkpoint: Checkpoint) -> dict[str, object]:
     return {
         "checkpoint_id": checkpoint.id,
-        "checkpoint_type": "training" if checkpoint.kind == "weights" else "sampler",
+        "checkpoint_type": _TYPES[checkpoint.kind],
         "time": _time(checkpoint.saved),
         "tinker_path": checkpoint.path,
         "size_bytes": checkpoint.size,

@@ -1,0 +1,114 @@
+"""What an agent may leave behind to bend its own grading: finding it, and putting it away.
+
+Shell text for the sandbox, so that it works wherever a trial runs; each line it prints is one
+thing found. What is found is stored beside the trial's result, where nothing that comes out of a
+sandbox is written.
+"""
+
+import json
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = [
+    "DISK_FULL",
+    "empty_folders",
+    "free_the_disk",
+    "links_out_of",
+    "load_tampering",
+    "put_away_startup_files",
+    "running_processes",
+    "store_tampering",
+]
+
+_FILE = "tampering.json"
+_MOST_FOUND, _MOST_CHARACTERS = 50, 300
+_MOST_LINES = 20  # of one kind: who leaves a million files is no more suspect than who leaves 20
+_LEAST_FREE_KB = 16 * 1024
+
+DISK_FULL = "full disk"
+"""How the line begins that tells of one."""
+
+_STARTUP = (
+    *(".bash_profile", ".bash_login", ".profile", ".bashrc", ".bash_logout"),
+    *(".zshenv", ".zprofile", ".zshrc", ".zlogin"),
+    *(
+        f".local/lib/python*/site-packages/{name}"
+        for name in ("usercustomize*", "sitecustomize*", "*.pth")
+    ),
+)
+"""What a shell or Python runs by itself from the home folder."""
+
+
+def running_processes() -> str:
+    """Names every process but the sandbox's first and this shell. Starts none itself.
+
+    Plain processes see all of the machine's, so nothing is said there.
+    """
+    return f"""
+    [ -n "$RSIGYM_SANDBOX_ROOT" ] || for entry in /proc/[0-9]*; do
+        case ${{entry#/proc/}} in 1|$$) continue;; esac
+        mapfile -d '' -n 20 words < $entry/cmdline && [ ${{#words[@]}} -gt 0 ] &&
+            printf 'process: %.{_MOST_CHARACTERS}s\\n' "${{words[*]//[[:cntrl:]]/ }}"
+    done 2> /dev/null
+    true"""
+
+
+def empty_folders(folders: Iterable[object]) -> str:
+    """Empties the folders, also where links stand in their place; fails if that cannot be done."""
+    given = " ".join(shlex.quote(str(folder)) for folder in folders)
+    return f"""
+    for folder in {given}; do
+        if [ -L "$folder" ]; then echo "link: $folder -> $(readlink "$folder")"; rm "$folder"; fi
+    done
+    mkdir -p {given} && chmod -R 777 {given} &&
+        find {given} -mindepth 1 | head -n {_MOST_LINES} | sed 's/^/file: /' &&
+        find {given} -mindepth 1 -delete"""
+
+
+def links_out_of(folder: object) -> str:
+    """Names the links in a folder that lead out of it. They stay: nothing on the host follows."""
+    given = shlex.quote(str(folder))
+    return f"""
+    find {given} -type l | head -n {_MOST_LINES} | while IFS= read -r link; do
+        target=$(readlink "$link")
+        case $target in {given}/*) ;; /*|*..*) echo "link: $link -> $target";; esac
+    done"""
+
+
+def put_away_startup_files() -> str:
+    """Renames what a shell or Python would run by itself from a home folder that began empty."""
+    patterns = " ".join(f'"$HOME"/{name}' for name in _STARTUP)
+    return f"""
+    for file in {patterns}; do
+        case $file in *.put-away) continue;; esac
+        if [ -e "$file" ] || [ -L "$file" ]; then
+            echo "startup: $file"; mv -f "$file" "$file.put-away"
+        fi
+    done"""
+
+
+def free_the_disk(folder: object) -> str:
+    """Empties a folder of passing files if the disk that it is on is full."""
+    given = shlex.quote(str(folder))
+    return f"""
+    set -- $(df -Pk {given} | tail -n 1)
+    if [ "$4" -lt {_LEAST_FREE_KB} ]; then
+        echo "{DISK_FULL}: {given} was emptied"; find {given} -mindepth 1 -delete
+    fi"""
+
+
+def store_tampering(folder: Path, printed: str) -> None:
+    """Keeps what the commands printed with the trial whose folder this is.
+
+    The names in it are the agent's: what could command a terminal is taken out.
+    """
+    shown = "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in printed)
+    lines = [line[:_MOST_CHARACTERS] for line in shown.split("\n") if line]
+    (folder / _FILE).write_text(json.dumps(lines[:_MOST_FOUND], indent=2), encoding="utf-8")
+
+
+def load_tampering(folder: Path) -> tuple[str, ...]:
+    """What was found in the trial whose folder this is."""
+    path = folder / _FILE
+    return tuple(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else ()
