@@ -98,7 +98,7 @@ async def test_a_command_that_fails_is_the_tasks_failure_and_leaves_nothing(
 @on_loop
 async def test_a_build_out_of_time_or_cancelled_leaves_nothing(folder: Path, bubblewrap: Isolation):
     mark = uuid.uuid4().hex
-    slow = image(folder, f"RUN sleep 300; : {mark}")
+    slow = image(folder, f"RUN exec -a {mark} sleep 300")
     with pytest.raises(BuildFailure, match="build_timeout_sec"):
         await builder(folder).build(slow, BASE, 0.5)
     building = asyncio.create_task(builder(folder).build(slow, BASE, 60))
