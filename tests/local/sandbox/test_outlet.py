@@ -4,13 +4,15 @@ All of it happens in the namespaces of `world`: no packet leaves them.
 """
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from rsigym.local.sandbox import Egress, Isolation, Sandbox
+from rsigym.local.sandbox import Egress, Isolation, Output, Sandbox
+from rsigym.local.sandbox.warm import Warm
 from tests.local.sandbox.support import on_loop, output
 from tests.local.sandbox.world import (
     CARRIER,
@@ -132,6 +134,36 @@ async def test_a_caller_cannot_open_what_the_grant_does_not(
         await sandbox.set_egress(Egress.public())
         assert (await get(sandbox, "http://public.test/")).endswith("200")
     assert {address for address, _, _ in world.reached} == {PUBLIC, OTHER_PUBLIC}
+
+
+@in_world
+async def test_a_warm_sandbox_gets_the_way_out_of_whoever_takes_it(
+    folder: Path, bubblewrap: Isolation, world: World
+):
+    def make() -> Sandbox:
+        return Sandbox(
+            folder / uuid.uuid4().hex,
+            isolation=bubblewrap,
+            egress=Egress.public(),
+            resolve=world.resolve,
+        )
+
+    warm = Warm(make, 2)
+    offline, narrow = await warm.take(), await warm.take()
+    async with AsyncExitStack() as stack:
+        for each in (warm, offline, narrow):
+            stack.push_async_callback(each.close)
+        await offline.set_egress(Egress.none())
+        await narrow.set_egress(Egress.only(["other.test"]))
+        assert await output(offline, "echo $https_proxy") == ""
+        assert await output(narrow, "echo $https_proxy") == "http://127.0.0.1:3128"
+        assert "Failed to connect" in await get(offline, f"http://{PUBLIC}/")
+        assert (await get(narrow, "http://public.test/")).endswith("403")
+        assert (await get(narrow, "http://other.test/")).endswith("200")
+        process = await narrow.spawn("echo $https_proxy")
+        assert await process.read() == Output("stdout", b"http://127.0.0.1:3128\n")
+        await offline.set_egress(Egress.public())
+        assert (await get(offline, "http://public.test/")).endswith("200")
 
 
 @in_world
