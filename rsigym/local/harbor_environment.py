@@ -30,7 +30,7 @@ from rsigym.local.image_build import MIRRORS, Builder, with_programs
 from rsigym.local.sandbox import BASE, Egress, Isolation, Limits, Sandbox, Templates
 from rsigym.local.sandbox.cgroups import cgroup_bounds_cpus
 from rsigym.local.sandbox.launch import search_path
-from rsigym.local.sandbox.layout import FOLDERS, WORKDIR
+from rsigym.local.sandbox.layout import FOLDERS, HOME, WORKDIR
 from rsigym.platform.errors import OperatorError, ServiceFailure
 
 __all__ = ["ENDPOINT_PORT", "OnEndpoint", "SandboxEnvironment"]
@@ -224,6 +224,15 @@ class SandboxEnvironment(BaseEnvironment):
     async def kill_all(self) -> None:
         """Ends every process in the sandbox; answers once they are gone."""
         await self._sandbox.kill_all()
+
+    @property
+    def began_empty(self) -> bool:
+        """Whether its sandbox started without any files, a home folder's included."""
+        return self._sandbox.began_empty
+
+    async def put_back(self, names: Sequence[str]) -> list[str]:
+        """Makes `names` in the home folder what they were when it started; see `Sandbox`."""
+        return await self._sandbox.put_back([f"{HOME}/{name}" for name in names])
 
     @override
     async def exec(

@@ -203,6 +203,28 @@ class Sandbox(Commands, Files):
         await snapshot.save(self._execute, self._python, target)
 
     @property
+    def began_empty(self) -> bool:
+        """Whether it started without any files."""
+        return self._start_from is None
+
+    async def put_back(self, paths: Sequence[str]) -> list[str]:
+        """Makes what is at `paths`, and below, what it was when this started.
+
+        For a sandbox in which nothing runs. What is not as it was is moved out of the way, to a
+        folder in the home folder, and what there is no room for is missing then.
+
+        Returns:
+            The first paths that had been changed, caches of Python's left out.
+
+        Raises:
+            OperatorError: It started without any files.
+            ServiceFailure: It cannot be done.
+        """
+        if self._start_from is None:
+            raise OperatorError("this sandbox started without files to put back")
+        return await snapshot.put_back(self._execute, self._python, self._start_from, paths)
+
+    @property
     def _python(self) -> Sequence[str]:
         return python_words(self._template, self._isolation)
 

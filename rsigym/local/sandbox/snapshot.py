@@ -5,6 +5,7 @@ folders, links to anywhere included, is looked at in sandboxes only.
 """
 
 import asyncio
+import json
 import shlex
 import shutil
 import tarfile
@@ -16,10 +17,11 @@ from typing import IO
 
 from rsigym.local.sandbox.commands import ExecResult
 from rsigym.local.sandbox.descriptors import unnamed_copy
-from rsigym.local.sandbox.layout import FOLDERS
+from rsigym.local.sandbox.handed import SUPERVISOR
+from rsigym.local.sandbox.layout import FOLDERS, HOME
 from rsigym.platform.errors import ServiceFailure
 
-__all__ = ["fill", "first_files", "save"]
+__all__ = ["fill", "first_files", "put_back", "save"]
 
 type Execute = Callable[[str, int], Awaitable[ExecResult]]
 """Runs a command in a sandbox with a descriptor as its input."""
@@ -35,6 +37,12 @@ import tarfile
 with open(0, "rb", closefd=False) as source, tarfile.open(fileobj=source, mode="r|") as tar:
     tar.extraction_filter = lambda member, path: member
     tar.extractall("/")
+"""
+_PUT_BACK = f"""
+import sys
+sys.path.insert(0, {SUPERVISOR!r})
+from inside.put_back import main
+main()
 """
 
 
@@ -62,11 +70,24 @@ async def fill(execute: Execute, python: Sequence[str], archive: Path) -> None:
     Raises:
         ServiceFailure: There is no room for them.
     """
-    command = shlex.join([*python, "-I", "-S", "-c", _FILL])
-    with ExitStack() as stack:
-        copy = unnamed_copy(archive, archive.parent)
-        source = await asyncio.to_thread(stack.enter_context, copy)
-        _check(await execute(command, source), "given their first content")
+    result = await _read(execute, [*python, "-I", "-S", "-c", _FILL], archive)
+    _check(result, "given their first content")
+
+
+async def put_back(
+    execute: Execute, python: Sequence[str], archive: Path, paths: Sequence[str]
+) -> list[str]:
+    """Makes what is at `paths` in a sandbox in which nothing runs what the archive has there.
+
+    Returns:
+        The first paths that had been changed.
+
+    Raises:
+        ServiceFailure: It cannot be done.
+    """
+    result = await _read(execute, [*python, "-I", "-S", "-c", _PUT_BACK, HOME, *paths], archive)
+    _check(result, "put back")
+    return json.loads(result.stdout)
 
 
 def first_files(root: Path, target: Path) -> None:
@@ -76,6 +97,14 @@ def first_files(root: Path, target: Path) -> None:
             folder = root / name
             if folder.is_dir() and folder.resolve() == root.resolve() / name:
                 tar.add(folder, name, filter=_writable)
+
+
+async def _read(execute: Execute, words: Sequence[str], archive: Path) -> ExecResult:
+    """Runs a command whose input is the archive."""
+    with ExitStack() as stack:
+        copy = unnamed_copy(archive, archive.parent)
+        source = await asyncio.to_thread(stack.enter_context, copy)
+        return await execute(shlex.join(words), source)
 
 
 def _writable(member: tarfile.TarInfo) -> tarfile.TarInfo:
