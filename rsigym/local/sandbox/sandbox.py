@@ -197,8 +197,11 @@ class Sandbox(Commands, Files):
         It is for `start_from` of other sandboxes.
 
         Raises:
+            OperatorError: It is of plain processes, which have nothing of their own at `/app`.
             ServiceFailure: They cannot be read, or are larger than `Limits.file_mb`.
         """
+        if self._isolation == "process":
+            raise OperatorError("a sandbox of plain processes cannot be saved: use bubblewrap")
         await self.kill_all()
         await snapshot.save(self._execute, self._python, target)
 

@@ -10,6 +10,7 @@ import pytest
 from rsigym.local.sandbox import Isolation, Limits, Sandbox
 from rsigym.platform.errors import OperatorError
 from tests.local.sandbox.support import on_loop, output
+from tests.local.sandbox.users import by_both_users
 
 BUILD = """
 mkdir -p ~/.local/lib/closed ~/.local/__pycache__ ~/.cache
@@ -81,9 +82,9 @@ async def test_what_was_changed_is_as_it_was_and_told(
         assert await output(sandbox, f"{LIST}; {READ}") == before
 
 
-@on_loop
-async def test_a_whole_folder_and_a_start_up_file_are_put_back(folder: Path, bubblewrap: Isolation):
-    async with built(folder, bubblewrap) as sandbox:
+@by_both_users
+async def test_a_whole_folder_and_a_start_up_file_are_put_back(folder: Path):
+    async with built(folder, "bubblewrap") as sandbox:
         before = await output(sandbox, f"{LIST}; {READ}")
         await output(sandbox, "mv ~/.local /app/moved; ln -s /app/moved ~/.local; cd ~")
         await output(sandbox, "echo evil > ~/.profile; echo evil > ~/.bashrc")

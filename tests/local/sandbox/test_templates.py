@@ -142,6 +142,14 @@ def test_plain_processes_have_no_templates(tmp_path: Path):
         Sandbox(tmp_path, isolation="process", template=Template("t", tmp_path))
 
 
+@on_loop
+async def test_plain_processes_cannot_be_saved(tmp_path: Path):
+    async with Sandbox(tmp_path / "sandbox", isolation="process") as sandbox:
+        with pytest.raises(OperatorError, match="use bubblewrap"):
+            await sandbox.save(tmp_path / "saved.tar")
+    assert not (tmp_path / "saved.tar").exists()
+
+
 def archive(path: Path, *members: tarfile.TarInfo) -> Path:
     with tarfile.open(path, "w") as tar:
         for member in members:
