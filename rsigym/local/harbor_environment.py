@@ -30,7 +30,7 @@ from rsigym.local.image_build import MIRRORS, Builder, with_programs
 from rsigym.local.sandbox import BASE, Egress, Isolation, Limits, Sandbox, Templates
 from rsigym.local.sandbox.cgroups import cgroup_bounds_cpus
 from rsigym.local.sandbox.launch import search_path
-from rsigym.local.sandbox.layout import FOLDERS, HOME, WORKDIR
+from rsigym.local.sandbox.layout import FOLDERS, WORKDIR
 from rsigym.platform.errors import OperatorError, ServiceFailure
 
 __all__ = ["ENDPOINT_PORT", "OnEndpoint", "SandboxEnvironment"]
@@ -232,7 +232,7 @@ class SandboxEnvironment(BaseEnvironment):
 
     async def put_back(self, names: Sequence[str]) -> list[str]:
         """Makes `names` in the home folder what they were when it started; see `Sandbox`."""
-        return await self._sandbox.put_back([f"{HOME}/{name}" for name in names])
+        return await self._sandbox.put_back(names)
 
     @override
     async def exec(

@@ -210,11 +210,11 @@ class Sandbox(Commands, Files):
         """Whether it started without any files."""
         return self._start_from is None
 
-    async def put_back(self, paths: Sequence[str]) -> list[str]:
-        """Makes what is at `paths`, and below, what it was when this started.
+    async def put_back(self, names: Sequence[str]) -> list[str]:
+        """Makes `names` in the home folder, and all below them, what they were when this started.
 
         For a sandbox in which nothing runs. What is not as it was is moved out of the way, to a
-        folder in the home folder, and what there is no room for is missing then.
+        new folder beside it, and what there is no room for is missing then.
 
         Returns:
             The first paths that had been changed, caches of Python's left out.
@@ -225,7 +225,7 @@ class Sandbox(Commands, Files):
         """
         if self._start_from is None:
             raise OperatorError("this sandbox started without files to put back")
-        return await snapshot.put_back(self._execute, self._python, self._start_from, paths)
+        return await snapshot.put_back(self._execute, self._python, self._start_from, names)
 
     @property
     def _python(self) -> Sequence[str]:

@@ -75,9 +75,9 @@ async def fill(execute: Execute, python: Sequence[str], archive: Path) -> None:
 
 
 async def put_back(
-    execute: Execute, python: Sequence[str], archive: Path, paths: Sequence[str]
+    execute: Execute, python: Sequence[str], archive: Path, names: Sequence[str]
 ) -> list[str]:
-    """Makes what is at `paths` in a sandbox in which nothing runs what the archive has there.
+    """Makes `names` in the home folder what the archive has there, while nothing else runs.
 
     Returns:
         The first paths that had been changed.
@@ -85,7 +85,7 @@ async def put_back(
     Raises:
         ServiceFailure: It cannot be done.
     """
-    result = await _read(execute, [*python, "-I", "-S", "-c", _PUT_BACK, HOME, *paths], archive)
+    result = await _read(execute, [*python, "-I", "-S", "-c", _PUT_BACK, HOME, *names], archive)
     _check(result, "put back")
     return json.loads(result.stdout)
 

@@ -19,7 +19,7 @@ ln -s module.py ~/.local/lib/link; chmod 500 ~/.local/lib/closed
 echo shared > ~/.cache/shared; ln ~/.cache/shared ~/.local/lib/shared
 echo rc > ~/.bashrc
 """
-PATHS = ["/home/user/.bashrc", "/home/user/.profile", "/home/user/.local"]
+NAMES = [".bashrc", ".profile", ".local"]
 LIST = "cd ~; find .local .bashrc .profile -printf '%p %y %m %l\\n' 2> /dev/null | sort"
 DEEP = "import os\nfor _ in range(2500): os.mkdir('d'); os.chdir('d')"
 """A path of more than 4096 bytes."""
@@ -46,7 +46,7 @@ async def test_what_was_left_alone_stays_as_it_is(folder: Path, bubblewrap: Isol
     async with built(folder, bubblewrap) as sandbox:
         before = await output(sandbox, f"{LIST}; stat -c %i ~/.local/lib/module.py")
         await output(sandbox, "touch ~/work; echo work >> ~/.cache/own")
-        assert await sandbox.put_back(PATHS) == []
+        assert await sandbox.put_back(NAMES) == []
         assert await output(sandbox, f"{LIST}; stat -c %i ~/.local/lib/module.py") == before
         assert await output(sandbox, "ls -A ~") == ".bashrc\n.cache\n.local\nwork"
 
@@ -78,7 +78,7 @@ async def test_what_was_changed_is_as_it_was_and_told(
     async with built(folder, bubblewrap) as sandbox:
         before = await output(sandbox, f"{LIST}; {READ}")
         await output(sandbox, change)
-        assert await sandbox.put_back(PATHS) == [f"/home/user/.local/{told}"]
+        assert await sandbox.put_back(NAMES) == [f"/home/user/.local/{told}"]
         assert await output(sandbox, f"{LIST}; {READ}") == before
 
 
@@ -88,8 +88,8 @@ async def test_a_whole_folder_and_a_start_up_file_are_put_back(folder: Path):
         before = await output(sandbox, f"{LIST}; {READ}")
         await output(sandbox, "mv ~/.local /app/moved; ln -s /app/moved ~/.local; cd ~")
         await output(sandbox, "echo evil > ~/.profile; echo evil > ~/.bashrc")
-        told = await sandbox.put_back(PATHS)
-        assert told[:3] == PATHS
+        told = await sandbox.put_back(NAMES)
+        assert told[:3] == [f"/home/user/{name}" for name in NAMES]
         assert await output(sandbox, f"{LIST}; {READ}") == before
         assert await output(sandbox, "cat ~/put-away-*/0") == "evil"
 
@@ -98,7 +98,7 @@ async def test_a_whole_folder_and_a_start_up_file_are_put_back(folder: Path):
 async def test_caches_are_put_back_and_not_told(folder: Path, bubblewrap: Isolation):
     async with built(folder, bubblewrap) as sandbox:
         await output(sandbox, "cd ~/.local/__pycache__; echo evil > module.pyc; touch new.pyc")
-        assert await sandbox.put_back(PATHS) == []
+        assert await sandbox.put_back(NAMES) == []
         assert await output(sandbox, "cd ~/.local/__pycache__; ls; cat *") == "module.pyc\ncode"
 
 
@@ -107,7 +107,7 @@ async def test_what_there_is_no_room_for_is_missing(folder: Path, bubblewrap: Is
     async with built(folder, bubblewrap, Limits(disk_mb=4)) as sandbox:
         await output(sandbox, "echo evil > ~/.local/lib/module.py; rm ~/.local/lib/shared")
         await sandbox.exec("cat /dev/zero > /app/full")
-        told = await sandbox.put_back(PATHS)
+        told = await sandbox.put_back(NAMES)
         assert told == [f"/home/user/.local/lib/{name}" for name in ("module.py", "shared")]
         assert await output(sandbox, "ls ~/.local/lib") == "closed\nlink"
 
@@ -119,4 +119,4 @@ async def test_without_first_files_there_is_nothing_to_put_back(
     async with Sandbox(folder / "sandbox", isolation=bubblewrap) as sandbox:
         assert sandbox.began_empty
         with pytest.raises(OperatorError, match="without files"):
-            await sandbox.put_back(PATHS)
+            await sandbox.put_back(NAMES)

@@ -21,18 +21,18 @@ _MOST_TOLD = 100
 
 
 def main() -> None:
-    """Puts back the paths that are its arguments after the first, which is the home folder.
+    """Puts back the names that are its arguments, in the folder that is the first of them.
 
     Its input is an archive as `snapshot.save` makes it. It prints the first paths that were
     changed, as JSON, without Python's caches: running a program is enough to change those.
     """
-    home, *paths = sys.argv[1:]
-    os.chmod(home, 0o755)
-    aside = tempfile.mkdtemp(prefix="put-away-", dir=home)
+    folder, *names = sys.argv[1:]
+    os.chmod(folder, 0o755)
+    aside = tempfile.mkdtemp(prefix="put-away-", dir=folder)
     with open(0, "rb", closefd=False) as source, tarfile.open(fileobj=source, mode="r:") as tar:
         putting = _PuttingBack(tar, aside)
-        for path in paths:
-            putting.settle(path)
+        for name in names:
+            putting.settle(f"{folder}/{name}")
     if not os.listdir(aside):
         os.rmdir(aside)
     told = [path for path in putting.changed if "/__pycache__" not in path]
