@@ -31,7 +31,7 @@ perf: setup  ## Measure speed; results belong in perf/README.md
 	for script in perf/[a-z]*.py; do PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
 lock: setup  ## Pin the newest packages that pyproject.toml allows
-	uv pip compile --quiet --universal --python-version 3.12 --all-extras --group dev \
+	uv pip compile --quiet --universal --python-version 3.12 --extra all --group dev \
 	    --no-header --no-annotate --no-emit-index-url pyproject.toml -o requirements.lock --upgrade
 
 clean:  ## Remove what setup made

@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "local": {"operations", "platform", "spaces"},
     "benchmarks": {"operations", "platform", "spaces"},
     "envs": {"operations", "platform", "spaces", "services", "local", "benchmarks"},
+    "gateway": {"operations", "platform", "spaces", "services", "envs"},
     "wrappers": {"operations", "platform", "spaces", "envs"},
     "report": {"operations", "platform", "services", "envs"},
     "commands": {"operations", "platform", "services", "local", "benchmarks", "envs", "report"},
@@ -26,6 +27,9 @@ MAY_IMPORT = {
 HEAVY = {"torch", "transformers", "tinker", "harbor", "fastapi", "uvicorn", "litellm", "rich"} | {
     "sqlalchemy",
     "psycopg",
+    "e2b",
+    "httpx",
+    "starlette",
 }
 
 

@@ -79,7 +79,7 @@ def test_help_names_every_command_and_imports_nothing_heavy():
     assert all(name in done.stdout for name in NAMES)
 
 
-@pytest.mark.parametrize("command", [*NAMES, "local tinker"])
+@pytest.mark.parametrize("command", [*NAMES, "local tinker", "local e2b"])
 def test_every_command_has_help_with_examples(command: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as exit_:
         main([*command.split(), "--help"])

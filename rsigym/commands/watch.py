@@ -13,6 +13,7 @@ from rsigym.platform.money import to_usd
 from rsigym.report.wording import dollars
 from rsigym.services.evaluation_job import EvaluationJob
 from rsigym.services.jobs import ENDED, Job
+from rsigym.services.sandbox_job import SandboxJob
 
 __all__ = ["Budget", "Display", "Progress", "Watched", "Watcher", "progress_of"]
 
@@ -145,8 +146,13 @@ def _budget(episode: Episode) -> Budget:
 
 
 def progress_of(job: Job) -> Progress:
-    """How far a training run or an evaluation is. Cheap: it is asked several times a second."""
+    """How far a training run or an evaluation is, or how long a sandbox has lived.
+
+    Cheap: it is asked several times a second.
+    """
     done, total = job.progress
+    if isinstance(job, SandboxJob):
+        return Progress(job.handle, done, total, "s", job.state, "")
     if isinstance(job, EvaluationJob):
         rewards = [record.reward or 0.0 for record in list(job.records)]
         detail = f"mean reward {sum(rewards) / len(rewards):.3f}" if rewards else ""

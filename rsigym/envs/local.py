@@ -16,6 +16,8 @@ from rsigym.envs.official import Official
 from rsigym.envs.run_folder import RunFolder
 from rsigym.envs.scoreboard import Scoreboard
 from rsigym.envs.submission import RunService
+from rsigym.local.e2b.shared import shared_e2b_server
+from rsigym.local.sandbox import Isolation
 from rsigym.local.tinker.shared import shared_tinker_server
 from rsigym.platform.home import home
 from rsigym.platform.journal import JOURNAL, Journal
@@ -27,12 +29,16 @@ from rsigym.platform.permissions import Permissions
 from rsigym.platform.reconcile import reconcile
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence
+from rsigym.services.e2b_client import E2BAddress, E2BClient
 from rsigym.services.evaluation import EvaluationService
 from rsigym.services.evaluation_job import Trials
 from rsigym.services.inference import InferenceService
 from rsigym.services.jobs import Jobs
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.rollout import RolloutService
+from rsigym.services.sandbox import SandboxService
+from rsigym.services.sandbox_lease import Terms
+from rsigym.services.sandbox_slots import SandboxSlots
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.training import TrainingService
 from rsigym.services.training_job import require_own
@@ -115,6 +121,16 @@ def _open(
         records=records,
         fingerprint=setup.fingerprint,
     )
+    sandboxes = SandboxService(
+        E2BClient(lambda: _e2b_address(setup.isolation)),
+        Terms(setup.prices.sandbox_millisecond),
+        lambda: ledger.balance(run_id).free,
+        lambda: run.permissions,
+        SandboxSlots(),
+        loop,
+        jobs,
+        deadline,
+    )
     scoreboard = Scoreboard(experiment.benchmarks, jobs, records)
     if folder.resumed:
         for service in (training, evaluation):
@@ -126,13 +142,15 @@ def _open(
         "inference": inference,
         "rollout": RolloutService(experiment.rollout_models, setup.prices.rollout),
         "evaluation": evaluation,
+        "sandbox": sandboxes,
         "run": RunService(
             scoreboard, evaluation, official, initial, inference, workspace, jobs, deadline
         ),
     }
+    run = Run(run_id, path, permissions, ledger, services, setup.harness.id)
     return Episode(
         experiment=experiment,
-        run=Run(run_id, path, permissions, ledger, services, setup.harness.id),
+        run=run,
         jobs=jobs,
         scoreboard=scoreboard,
         official=official,
@@ -178,6 +196,16 @@ def _tinker_address(models: dict[str, Path]) -> tuple[str, str]:
         return url, os.environ.get("TINKER_API_KEY", "")
     server = shared_tinker_server(models)
     return server.url, server.api_key
+
+
+def _e2b_address(isolation: Isolation) -> E2BAddress:
+    """Another E2B endpoint if the operator names one, else this machine's own."""
+    url = os.environ.get("E2B_API_URL")
+    if url:
+        key = os.environ.get("E2B_API_KEY", "")
+        return E2BAddress(url, key, os.environ.get("E2B_SANDBOX_URL"))
+    server = shared_e2b_server(isolation)
+    return E2BAddress(server.url, server.api_key, server.url)
 
 
 def _welcome(experiment: Experiment, setup: LocalSetup, jobs: Jobs, *, resumed: bool) -> Evidence:

@@ -3,12 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rsigym.local.e2b.process import e2b_server
     from rsigym.local.tinker.process import tinker_server
 
-__all__ = ["tinker_server"]
+__all__ = ["e2b_server", "tinker_server"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "e2b_server":
+        from rsigym.local.e2b.process import e2b_server
+
+        return e2b_server
     if name == "tinker_server":
         from rsigym.local.tinker.process import tinker_server
 

@@ -17,6 +17,13 @@ from rsigym.operations.evaluation import (
 from rsigym.operations.inference import InferenceChat, InferenceModels
 from rsigym.operations.rollout import RolloutChat, RolloutModels
 from rsigym.operations.run import RunSubmit, RunWait
+from rsigym.operations.sandbox import (
+    SandboxCreate,
+    SandboxKill,
+    SandboxRead,
+    SandboxRun,
+    SandboxWrite,
+)
 from rsigym.operations.training import TrainingCancel, TrainingStatus, TrainingSubmit
 from rsigym.operations.workspace import WorkspaceList, WorkspaceRead, WorkspaceWrite
 
@@ -37,6 +44,11 @@ _ALL: tuple[type[Operation], ...] = (
     EvaluationStatus,
     EvaluationCancel,
     EvaluationRead,
+    SandboxCreate,
+    SandboxRun,
+    SandboxRead,
+    SandboxWrite,
+    SandboxKill,
     BudgetBalance,
     BudgetQuote,
     RunWait,

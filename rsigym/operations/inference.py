@@ -1,43 +1,31 @@
 """Chat completions of base models and of checkpoints, in OpenAI's terms."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from rsigym.operations.base import ModelName, Operation
+from rsigym.operations.chat import ChatRequest
 
-__all__ = ["InferenceChat", "InferenceModels", "Message"]
-
-
-class Message(BaseModel):
-    """One chat message."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    role: Literal["system", "user", "assistant"]
-    content: Annotated[str, Field(max_length=1_000_000)]
+__all__ = ["InferenceChat", "InferenceModels"]
 
 
 class InferenceModels(Operation, op="inference.models"):
     """The models that can be asked, with their context lengths and prices."""
 
 
-class InferenceChat(Operation, op="inference.chat", paid=True):
+class InferenceChat(ChatRequest, op="inference.chat", paid=True):
     """A chat completion; the fields and the answer are OpenAI's."""
 
     model: ModelName
-    messages: Annotated[
-        list[Message],
+    renderer: Annotated[
+        str,
         Field(
             min_length=1,
-            max_length=1000,
-            examples=[[{"role": "user", "content": "Hello"}]],
+            max_length=64,
+            description=(
+                "chat_template: the model's own. Or one of tinker-cookbook by name: qwen3_5, say, "
+                "or qwen3_5_preserve_thinking, which keeps the thoughts of earlier turns."
+            ),
         ),
-    ]
-    max_tokens: Annotated[int, Field(ge=1, le=65_536)] = 256
-    temperature: Annotated[float, Field(ge=0, le=2)] = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    n: Annotated[int, Field(ge=1, le=64)] = 1
-    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
-    seed: Annotated[int | None, Field(ge=-(2**31), le=2**31 - 1)] = None
-    logprobs: bool = False
+    ] = "chat_template"

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from rsigym.operations.json_value import Json
+from rsigym.platform.errors import Refused
 
-__all__ = ["Decision", "Found", "refuse"]
+__all__ = ["Decision", "Found", "Occupied", "refuse"]
 
 
 class Decision(BaseModel, frozen=True):
@@ -26,6 +27,11 @@ class Decision(BaseModel, frozen=True):
     message: str = ""
     options: tuple[Json, ...] = ()
 
+    def require(self) -> None:
+        """Raise `Refused` unless it is allowed."""
+        if not self.allowed:
+            raise Refused(self.message, rule=self.rule, source=self.source, allowed=[*self.options])
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -38,6 +44,13 @@ class Found:
 
     harness: str
     benchmark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """How many sandboxes a run has when it asks for one more."""
+
+    sandboxes: int
 
 
 def refuse(rule: str, what: str, value: Json, options: Sequence[Json]) -> Decision:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
+from rsigym.operations.sandbox import SandboxCreate
 from rsigym.platform.decision import Decision, refuse
 
 __all__ = [
@@ -81,6 +82,25 @@ class SandboxGrant(BaseModel, extra="forbid", frozen=True):
             max_sandboxes=min(limits, default=None),
             templates=_both_names(self.templates, other.templates),
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no sandbox at all can be made."""
+        return self.max_sandboxes == 0 or self.templates == ()
+
+    def explain(self, call: SandboxCreate) -> Decision:
+        """Whether a sandbox may be as the call wants it."""
+        if call.internet and not self.internet:
+            return refuse("sandbox.internet", "internet", True, [False])
+        return decide_name("sandbox.templates", "template", call.template, self.templates)
+
+    def explain_one_more(self, count: int | None) -> Decision:
+        """Whether there may be one more than `count`; None where nobody has counted."""
+        rule, most = "sandbox.max_sandboxes", self.max_sandboxes
+        if most is None or (count is not None and count < most):
+            return Decision(allowed=True, rule=rule)
+        message = f"{most} sandboxes at a time is the most in this run: kill one first"
+        return Decision(allowed=False, rule=rule, message=message)
 
 
 def _admits(names: Names, name: str) -> bool:

@@ -61,6 +61,11 @@ class Meter:
         """Nano-USD settled so far by the call and all its pieces."""
         return self._root._spent
 
+    @property
+    def free(self) -> int | None:
+        """Nano-USD of the account that can still be held; None where nothing limits it."""
+        return self._ledger.balance(self.account).free
+
     def begin(self, op: str, worst: int) -> None:
         """Hold `worst` nano-USD and note that the work of `op` begins.
 

@@ -15,8 +15,9 @@ from rsigym.operations.evaluation import EvaluationSubmit
 from rsigym.operations.inference import InferenceChat
 from rsigym.operations.rollout import RolloutChat
 from rsigym.operations.run import RunSubmit
+from rsigym.operations.sandbox import SandboxCreate
 from rsigym.operations.training import TrainingSubmit
-from rsigym.platform.decision import Decision, Found
+from rsigym.platform.decision import Decision, Found, Occupied
 from rsigym.platform.grants import (
     CHECKPOINTS,
     EvaluationGrant,
@@ -90,12 +91,13 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
         return self._sourced(lambda part: part._decide(operation))
 
     def explain_found(
-        self, operation: Operation, found: Found | None, initial: str | None
+        self, operation: Operation, found: Found | Occupied | None, initial: str | None
     ) -> Decision:
         """The rule that decides about what a call names, once its service has looked.
 
         Args:
-            found: What the service found; a fixed harness allows none that was not found.
+            found: What the service found; a fixed harness allows none that was not found, and a
+                limit of sandboxes none that were not counted.
             initial: Content id of the initial harness; where there is none, none is allowed.
         """
         return self._sourced(lambda part: part._decide_found(operation, found, initial))
@@ -130,7 +132,8 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
     def _closed(self, operation: type[Operation]) -> str | None:
         """The service without which the operation can do nothing, where it is revoked.
 
-        Inference or rollout that is left without a model is as good as revoked.
+        Inference or rollout that is left without a model is as good as revoked, and so are
+        sandboxes of which there may be none.
         """
         needed: tuple[str, ...] = (operation.service,)
         if issubclass(operation, EvaluationSubmit | RunSubmit):
@@ -138,6 +141,8 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
         for name in needed:
             if getattr(self, name, True) is None:
                 return name
+        if issubclass(operation, SandboxCreate) and _granted(self.sandbox).is_empty:
+            return "sandbox"
         if issubclass(operation, RolloutChat):
             return "rollout" if _granted(self.rollout).models == () else None
         asks_models = issubclass(operation, InferenceChat | EvaluationSubmit | RunSubmit)
@@ -161,20 +166,25 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
                 if not decision.allowed or operation.benchmark is None:
                     return decision
                 return self._decide_benchmark(operation.benchmark)
+            case SandboxCreate():
+                return _granted(self.sandbox).explain(operation)
             case _:
                 return Decision(allowed=True, rule=operation.service)
 
     def _decide_found(
-        self, operation: Operation, found: Found | None, initial: str | None
+        self, operation: Operation, found: Found | Occupied | None, initial: str | None
     ) -> Decision:
+        if isinstance(operation, SandboxCreate):
+            count = found.sandboxes if isinstance(found, Occupied) else None
+            return _granted(self.sandbox).explain_one_more(count)
         decision = Decision(allowed=True, rule=operation.service)
         if not isinstance(operation, EvaluationSubmit | RunSubmit):
             return decision
-        if found is not None:
+        if isinstance(found, Found):
             decision = self._decide_benchmark(found.benchmark)
         if not decision.allowed or _granted(self.evaluation).harness == "open":
             return decision
-        if found is not None and found.harness == initial:
+        if isinstance(found, Found) and found.harness == initial:
             return Decision(allowed=True, rule="evaluation.harness")
         message = (
             f"harness {operation.harness!r} is not the initial harness, and no other is allowed in "

@@ -15,8 +15,7 @@ from pathlib import Path
 from rsigym.operations import Operation
 from rsigym.operations.json_value import Json
 from rsigym.platform.budget import BudgetService
-from rsigym.platform.decision import Decision
-from rsigym.platform.errors import Failure, Refused, ServiceFailure
+from rsigym.platform.errors import Failure, ServiceFailure
 from rsigym.platform.evidence import bounded
 from rsigym.platform.journal import JOURNAL, Journal, read_journal
 from rsigym.platform.ledger import Ledger
@@ -97,8 +96,7 @@ class Run:
 
         Never raises because of what the caller asked or a service failed to do.
         """
-        record = f"{next(self._numbers):06d}"
-        meter = Meter(self.ledger, self.id, f"{self.id}/{record}", self._journal)
+        record, meter = self._next()
         started = time.time()
         status, evidence = self._answer(call, meter)
         cost = 0 if meter.detached else meter.spent
@@ -113,6 +111,15 @@ class Run:
             )
             outcome = Outcome(Status.FAILED, failure.evidence(), cost, record)
         return outcome
+
+    def meter(self) -> Meter:
+        """The meter of a call that is made through a door of its own; nothing is held yet."""
+        return self._next()[1]
+
+    def _next(self) -> tuple[str, Meter]:
+        """The name of the next call's record, and its meter."""
+        record = f"{next(self._numbers):06d}"
+        return record, Meter(self.ledger, self.id, f"{self.id}/{record}", self._journal)
 
     def _answer(self, call: object, meter: Meter) -> tuple[Status, Evidence]:
         try:
@@ -130,14 +137,14 @@ class Run:
             Failure: It is not valid, not allowed, or names what does not exist.
         """
         operation, permissions = parse(call), self.permissions
-        _require(permissions.explain(operation))
+        permissions.explain(operation).require()
         try:
             prepared = self.services[operation.service].prepare(permissions.fill(operation))
         except Failure:
             raise
         except Exception as error:
             raise _platform_fault(operation.op, error) from error
-        _require(permissions.explain_found(operation, prepared.found, self._harness))
+        permissions.explain_found(operation, prepared.found, self._harness).require()
         return operation, prepared
 
     def _perform(self, operation: Operation, prepared: Prepared, meter: Meter) -> Evidence:
@@ -186,16 +193,6 @@ class Run:
         ]
         numbers = [int(name) for name in [*calls, *self.records.names()] if name.isdecimal()]
         return max(numbers, default=0)
-
-
-def _require(decision: Decision) -> None:
-    if not decision.allowed:
-        raise Refused(
-            decision.message,
-            rule=decision.rule,
-            source=decision.source,
-            allowed=[*decision.options],
-        )
 
 
 def _platform_fault(what: str, error: Exception) -> ServiceFailure:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from rsigym.operations import Operation
 from rsigym.operations.json_value import Json
-from rsigym.platform.decision import Found
+from rsigym.platform.decision import Found, Occupied
 from rsigym.platform.ledger import Item
 from rsigym.platform.meter import Meter
 
@@ -40,12 +40,12 @@ class Prepared:
     `perform` answers the evidence. It may raise a `Failure`; what it had charged by then stands.
 
     Attributes:
-        found: The system that the call measures; permissions are checked against it once more.
+        found: What the service saw when it looked; permissions are checked against it once more.
     """
 
     perform: Callable[[Meter], Evidence]
     quote: Quote = field(default_factory=Quote)
-    found: Found | None = None
+    found: Found | Occupied | None = None
 
 
 class Service(Protocol):

@@ -13,7 +13,7 @@ from rsigym.operations import OPERATIONS
 from rsigym.operations.json_value import Json
 from rsigym.platform.permissions import CHECKPOINTS, Permissions
 from rsigym.platform.settings import DEFAULTS
-from rsigym.platform.tracks import OFFLINE, open_permissions, track_permissions
+from rsigym.platform.tracks import MAX_SANDBOXES, OFFLINE, open_permissions, track_permissions
 
 __all__ = ["BENCHMARK", "COLUMNS", "HARNESS", "MODEL", "Cell", "cell", "page", "rows"]
 
@@ -46,7 +46,7 @@ names the rule, whose rule it is, and what would be allowed.
 |{rule}|
 """
 
-_REMARKS = """
+_REMARKS = f"""
 - Data locks the paper's values, but for local benchmarks the learning rate is 1e-3 instead of \
 3e-4: their model has 135M parameters instead of 35B. `init_from` is locked too: runs that \
 continue one another would be an algorithm of several epochs.
@@ -58,8 +58,9 @@ any track.
 - Offline combines with every track. It takes the internet from sandboxes and trials, and leaves \
 the platform's own services within reach. On this machine trials have no internet in any track.
 - An empty budget masks the operations that cost (`training.submit`, `inference.chat`, \
-`rollout.chat`, `evaluation.submit`) and no other: reading, waiting, cancelling, quoting and \
-submitting go on.
+`rollout.chat`, `evaluation.submit`, `sandbox.create`) and no other: reading, waiting, cancelling, \
+quoting, submitting and work in sandboxes that are paid for go on.
+- There are at most {MAX_SANDBOXES} sandboxes at a time, in every track.
 """
 
 
@@ -86,6 +87,8 @@ def rows() -> Iterator[tuple[str, str | None]]:
                 yield name, "model"
             case "evaluation.submit" | "run.submit":
                 yield from ((name, argument) for argument in ("model", "harness", "benchmark"))
+            case "sandbox.create":
+                yield from ((name, argument) for argument in ("internet", "template"))
             case _:
                 yield name, None
 
@@ -104,6 +107,10 @@ def cell(permissions: Permissions, op: str, argument: str | None) -> Cell:
             return Cell("restricted", grant.benchmarks)
         case "harness", Permissions(evaluation=grant) if grant and grant.harness == "fixed":
             return Cell("restricted", (HARNESS,))
+        case "internet", Permissions(sandbox=grant) if grant and not grant.internet:
+            return Cell("restricted", (False,))
+        case "template", Permissions(sandbox=grant) if grant and grant.templates != "*":
+            return Cell("restricted", grant.templates)
         case str(), Permissions(training=grant) if grant and argument in DEFAULTS:
             values = grant.values(argument)
             if values is not None:

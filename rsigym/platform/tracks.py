@@ -23,6 +23,7 @@ from rsigym.platform.settings import DEFAULTS
 __all__ = [
     "DATA_SETTINGS",
     "LOCAL_DATA_SETTINGS",
+    "MAX_SANDBOXES",
     "OFFLINE",
     "Backend",
     "Track",
@@ -67,14 +68,15 @@ OFFLINE = Permissions(sandbox=SandboxGrant(internet=False), source="Offline")
 """No internet for sandboxes and trials. The platform's own services stay within reach: they are
 called through the platform, which passes nothing else on."""
 
-_MAX_SANDBOXES = 8
+MAX_SANDBOXES = 8
+"""How many a run may have at a time, in every track."""
 
 
 def open_permissions(benchmarks: Sequence[str]) -> Permissions:
     """What an experiment without a track allows."""
     return Permissions(
         evaluation=EvaluationGrant(benchmarks=tuple(benchmarks)),
-        sandbox=SandboxGrant(max_sandboxes=_MAX_SANDBOXES),
+        sandbox=SandboxGrant(max_sandboxes=MAX_SANDBOXES),
     )
 
 

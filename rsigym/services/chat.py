@@ -1,9 +1,15 @@
-"""One chat request, ready to be sampled: its prompt, its price, and its answer in OpenAI's form."""
+"""One chat request, ready to be sampled: its prompt, its price, and its answer in OpenAI's form.
+
+| what happened | what is charged |
+|---|---|
+| answered | the prompt once, what was cached of it at its own price, and every sampled token |
+| refused, or the endpoint failed | nothing |
+| given up while it was sampled | the worst case: the endpoint may have done it all |
+"""
 
 import asyncio
 import time
 import uuid
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,15 +19,20 @@ from rsigym.operations.json_value import Json
 from rsigym.platform.errors import BadCall
 from rsigym.platform.ledger import Item, total
 from rsigym.platform.meter import Meter
+from rsigym.platform.money import to_usd
 from rsigym.platform.prices import TokenPrice
-from rsigym.services.chat_messages import ChatMessage
+from rsigym.services.chat_answer import Reader
+from rsigym.services.chat_prompt import forced_call, messages_of, require_honoured, tools_of
 from rsigym.services.renderer import Renderer
 from rsigym.services.tinker_sampler import Sampler
 
 if TYPE_CHECKING:
-    from tinker.types import SampledSequence
+    from tinker.types import SampleResponse
 
 __all__ = ["Ask"]
+
+DEFAULT_COMPLETION = 256
+"""Tokens that a completion may have where the request does not say: its worst case is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +42,19 @@ class Ask:
     Attributes:
         request: What was asked.
         sampler: Who is asked.
-        renderer: Of the base model.
-        prompt: The rendered messages.
+        reader: Reads the replies.
+        prompt: The rendered messages, and what the replies are begun with.
+        most: Tokens that each completion may have.
+        stop: The tokens, or texts, at which sampling ends.
         price: Of the base model.
     """
 
     request: InferenceChat
     sampler: Sampler
-    renderer: Renderer
+    reader: Reader
     prompt: Sequence[int]
+    most: int
+    stop: list[int] | list[str]
     price: TokenPrice
 
     @classmethod
@@ -55,27 +70,27 @@ class Ask:
 
         Raises:
             BadCall: With `code` "context_length_exceeded" where prompt and completion together
-                are longer than the model's `context`.
+                are longer than the model's `context`, and with the field as `param` where one
+                cannot be honoured.
         """
-        messages: list[ChatMessage] = [
-            {"role": message.role, "content": message.content} for message in request.messages
-        ]
-        prompt = renderer.render_prompt(messages)
-        wanted = len(prompt) + request.max_tokens
-        if wanted > context:
-            raise BadCall(
-                f"This model's maximum context length is {context} tokens. However, you requested "
-                f"{wanted} tokens ({len(prompt)} in the messages, {request.max_tokens} in the "
-                "completion): shorten the messages or the completion",
-                code="context_length_exceeded",
-                param="messages",
-            )
-        return cls(request, sampler, renderer, prompt, price)
+        require_honoured(request)
+        messages, tools = messages_of(request), tools_of(request)
+        forced, name = forced_call(request)
+        begun = renderer.begin_call(name) if forced else ""
+        prompt = [*renderer.render_prompt(messages, tools), *renderer.encode(begun)]
+        most = _room(request.completion_limit, len(prompt), context)
+        reader = Reader(renderer, tools, begun, _stops(request), bool(request.logprobs))
+        return cls(request, sampler, reader, prompt, most, _stop(reader, request), price)
+
+    @property
+    def completion(self) -> int:
+        """Tokens that all completions may have together."""
+        return self.request.n * self.most
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """The bill if every completion is as long as it may be."""
-        return self._bill(self.request.n * self.request.max_tokens)
+        """The bill if every completion is as long as it may be, and nothing was cached."""
+        return self._bill(self.completion, cached=0)
 
     @property
     def worst(self) -> int:
@@ -83,92 +98,99 @@ class Ask:
         return total(self.items)
 
     async def answer(self, meter: Meter) -> dict[str, Json]:
-        """Sample, charge what was used, and answer OpenAI's chat completion.
-
-        A request that is given up (the caller is cancelled) is charged at its worst: the endpoint
-        may have done all of it, and does not tell.
+        """Sample, charge what was used, and answer OpenAI's chat completion with `cost_usd`.
 
         Raises:
             Failure: Of the endpoint, which bills no failures; nothing was charged.
         """
-        request = self.request
         try:
             sampled = await self._sample()
         except asyncio.CancelledError:
             for item in self.items:
                 meter.charge(item)
             raise
-        completion = sum(len(one.tokens) for one in sampled)
-        for item in self._bill(completion):
+        written = sum(len(one.tokens) for one in sampled.sequences)
+        cached = min(sampled.prompt_cache_hit_tokens, len(self.prompt))
+        bill = self._bill(written, cached)
+        for item in bill:
             meter.charge(item)
-        choices: list[Json] = [self._choice(index, one) for index, one in enumerate(sampled)]
+        choices: list[Json] = [
+            self.reader.choice(index, one) for index, one in enumerate(sampled.sequences)
+        ]
         return {
             "id": f"chatcmpl-{uuid.uuid4().hex}",
             "object": "chat.completion",
             "created": int(time.time()),
-            "model": request.model,
+            "model": self.request.model,
             "choices": choices,
             "usage": {
                 "prompt_tokens": len(self.prompt),
-                "completion_tokens": completion,
-                "total_tokens": len(self.prompt) + completion,
+                "completion_tokens": written,
+                "total_tokens": len(self.prompt) + written,
+                "prompt_tokens_details": {"cached_tokens": cached},
             },
+            "cost_usd": to_usd(total(bill)),
         }
 
-    async def _sample(self) -> "Sequence[SampledSequence]":
+    async def _sample(self) -> "SampleResponse":
         request = self.request
-        return await self.sampler.sample(
-            self.prompt,
-            n=request.n,
-            max_tokens=request.max_tokens,
-            temperature=request.temperature,
-            top_p=request.top_p,
-            seed=request.seed,
-            stop=[*self._stops, self.renderer.stop_text] if self._stops else self.renderer.stop,
-        )
+        try:
+            return await self.sampler.sample(
+                self.prompt,
+                n=request.n,
+                max_tokens=self.most,
+                temperature=1.0 if request.temperature is None else request.temperature,
+                top_p=1.0 if request.top_p is None else request.top_p,
+                seed=request.seed,
+                stop=self.stop,
+                top_logprobs=request.top_logprobs or 0,
+            )
+        except BadCall as refused:
+            if request.top_logprobs and "topk_sample_logprobs" in refused.message:
+                message = "top_logprobs is not supported by this endpoint: leave it out"
+                raise BadCall(message, param="top_logprobs") from refused
+            raise
 
-    @property
-    def _stops(self) -> list[str]:
-        stop = self.request.stop
-        return [stop] if isinstance(stop, str) else stop or []
-
-    def _bill(self, completion: int) -> tuple[Item, ...]:
+    def _bill(self, written: int, cached: int) -> tuple[Item, ...]:
         """The prompt is read once, however many completions it gets."""
+        price = self.price
         return (
-            Item("inference", "prefill", len(self.prompt), "token", self.price.prefill),
-            Item("inference", "sample", completion, "token", self.price.sample),
+            Item("inference", "prefill", len(self.prompt) - cached, "token", price.prefill),
+            *([_cached(cached, price)] if cached else []),
+            Item("inference", "sample", written, "token", price.sample),
         )
 
-    def _choice(self, index: int, sampled: "SampledSequence") -> dict[str, Json]:
-        text = self.renderer.parse(sampled.tokens)
-        # The stop string itself was sampled and paid, but is no part of OpenAI's content.
-        cuts = [at for stop in self._stops if (at := text.find(stop)) >= 0]
-        content = text[: min(cuts)] if cuts else text
-        stopped = bool(cuts) or sampled.stop_reason == "stop"
-        return {
-            "index": index,
-            "message": {"role": "assistant", "content": content},
-            "logprobs": self._logprobs(sampled, content) if self.request.logprobs else None,
-            "finish_reason": "stop" if stopped else "length",
-        }
 
-    def _logprobs(self, sampled: "SampledSequence", content: str) -> dict[str, Json]:
-        """The logprob of each token that shows in `content`."""
-        tokens, logprobs = sampled.tokens, sampled.logprobs or []
-        parse = self.renderer.parse
-        shown = bisect_right(
-            range(len(tokens)), len(content), key=lambda end: len(parse(tokens[: end + 1]))
+def _cached(tokens: int, price: TokenPrice) -> Item:
+    return Item("inference", "cached_prefill", tokens, "token", price.cached_prefill)
+
+
+def _stop(reader: Reader, request: InferenceChat) -> list[int] | list[str]:
+    """Where sampling ends. The endpoint takes tokens or texts, not both."""
+    renderer, stops = reader.renderer, [*reader.stops]
+    if reader.tools and request.parallel_tool_calls is False:
+        if renderer.call_end is None:
+            raise BadCall(
+                "parallel_tool_calls cannot be switched off with this renderer: leave it out",
+                param="parallel_tool_calls",
+            )
+        stops.append(renderer.call_end)
+    return [*stops, *renderer.stop_texts] if stops else renderer.stop
+
+
+def _stops(request: InferenceChat) -> list[str]:
+    return [request.stop] if isinstance(request.stop, str) else request.stop or []
+
+
+def _room(wanted: int | None, prompt: int, context: int) -> int:
+    """Tokens that a completion may have."""
+    most = wanted or min(DEFAULT_COMPLETION, max(1, context - prompt))
+    if prompt + most > context:
+        raise BadCall(
+            f"This model's maximum context length is {context} tokens. However, you requested "
+            f"{prompt + most} tokens ({prompt} in the messages, {most} in the completion): shorten "
+            "the messages or the completion",
+            code="context_length_exceeded",
+            param="messages",
         )
-        entries: list[Json] = []
-        for token, logprob in zip(tokens[:shown], logprobs, strict=False):
-            text = parse([token])
-            if text:
-                entries.append(
-                    {
-                        "token": text,
-                        "logprob": logprob,
-                        "bytes": [*text.encode()],
-                        "top_logprobs": [],
-                    }
-                )
-        return {"content": entries, "refusal": None}
+    return most

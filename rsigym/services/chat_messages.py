@@ -4,21 +4,38 @@ A record is `{"messages": [{"role", "content"}, …]}`; other fields of a record
 not used.
 """
 
-from typing import Literal, TypedDict, cast, get_args
+from typing import Literal, NotRequired, TypedDict, cast, get_args
 
 from rsigym.platform.errors import BadCall
 
-__all__ = ["ChatMessage", "Role", "check_record"]
+__all__ = ["CalledTool", "ChatMessage", "Role", "check_record"]
 
 type Role = Literal["system", "user", "assistant"]
 _ROLES = get_args(Role.__value__)
 
 
-class ChatMessage(TypedDict):
-    """One message of a conversation."""
+class CalledTool(TypedDict):
+    """A call of a function; `arguments` as the model wrote them: JSON, or meant to be."""
 
-    role: Role
+    id: str
+    name: str
+    arguments: str
+
+
+class ChatMessage(TypedDict):
+    """One message of a conversation.
+
+    Attributes:
+        reasoning: What an assistant thought before it said `content`.
+        calls: What an assistant called after it.
+        answers: The call whose result a tool's message is.
+    """
+
+    role: Role | Literal["tool"]
     content: str
+    reasoning: NotRequired[str]
+    calls: NotRequired[list[CalledTool]]
+    answers: NotRequired[CalledTool]
 
 
 def check_record(record: object) -> list[ChatMessage]:

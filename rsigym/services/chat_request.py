@@ -1,26 +1,50 @@
 """Reading an OpenAI chat request: what is not supported is refused by name, never ignored."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from rsigym.operations.inference import InferenceChat
 from rsigym.platform.errors import BadCall
 
-__all__ = ["parse_chat_request"]
+__all__ = ["ChatBody", "parse_chat_request"]
 
 _NEUTRAL: dict[str, tuple[object, ...]] = {
-    "stream": (False,),
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
     "logit_bias": ({},),
-    "response_format": ({"type": "text"},),
     "tools": ([],),
+    "store": (False,),
 }
 """Fields that clients send with the value that changes nothing."""
 
 
-def parse_chat_request(body: object) -> InferenceChat:
+class ChatBody(NamedTuple):
+    """A request, and how its answer is to come.
+
+    Attributes:
+        stream: As server-sent events.
+        include_usage: With the usage in a last event.
+    """
+
+    request: InferenceChat
+    stream: bool
+    include_usage: bool
+
+
+class _StreamOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    include_usage: bool | None = None
+
+
+class _Delivery(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    stream: bool = False
+    stream_options: _StreamOptions | None = None
+
+
+def parse_chat_request(body: object) -> ChatBody:
     """The request that a JSON body is.
 
     Raises:
@@ -28,20 +52,55 @@ def parse_chat_request(body: object) -> InferenceChat:
     """
     if not isinstance(body, dict):
         raise BadCall("the body must be a JSON object: a chat completion request")
-    fields: dict[str, Any] = {
-        name: value
-        for name, value in body.items()
-        if value is not None and value not in _NEUTRAL.get(name, ())
+    fields = {
+        name: value for name, value in _given(body).items() if value not in _NEUTRAL.get(name, ())
     }
-    if "max_completion_tokens" in fields:
-        if "max_tokens" in fields:
-            raise BadCall("give max_completion_tokens or max_tokens, not both", param="max_tokens")
-        fields["max_tokens"] = fields.pop("max_completion_tokens")
+    if isinstance(fields.get("messages"), list):
+        # Clients send an answer's message back with all the fields that it did not have.
+        fields["messages"] = [_given(message) for message in fields["messages"]]
+    how = {name: fields.pop(name) for name in _Delivery.model_fields if name in fields}
     try:
-        return InferenceChat.model_validate(fields)
+        delivery = _Delivery.model_validate(how)
+        request = InferenceChat.model_validate(fields)
     except ValidationError as invalid:
-        error = invalid.errors(include_url=False, include_input=False)[0]
-        param = ".".join(str(part) for part in error["loc"])
-        if error["type"] == "extra_forbidden":
-            raise BadCall(f"{param} is not supported: leave it out", param=param) from None
-        raise BadCall(f"{param}: {error['msg']}", param=param) from None
+        raise _refusal(invalid, body) from None
+    options = delivery.stream_options
+    if options is not None and not delivery.stream:
+        raise BadCall("stream_options needs stream: true", param="stream_options")
+    usage = options is not None and bool(options.include_usage)
+    return ChatBody(request, delivery.stream, usage)
+
+
+def _given(value: Any) -> Any:
+    """An object without its nulls."""
+    if not isinstance(value, dict):
+        return value
+    return {name: each for name, each in value.items() if each is not None}
+
+
+def _refusal(invalid: ValidationError, body: object) -> BadCall:
+    """The error that says most: of a value that may have several forms, the one in its depth."""
+    errors = invalid.errors(include_url=False, include_input=False)
+    path, error = max(
+        ((_path(error, body), error) for error in errors), key=lambda each: len(each[0])
+    )
+    param = ".".join(path) or None
+    if error["type"] == "extra_forbidden":
+        return BadCall(f"{param} is not supported: leave it out", param=param)
+    says = error["msg"].removeprefix("Value error, ")
+    return BadCall(f"{param}: {says}" if param else says, param=param)
+
+
+def _path(error: ErrorDetails, value: Any) -> list[str]:
+    """Where an error is, without the kinds of things that pydantic names on the way there."""
+    path: list[str] = []
+    missing = error["loc"][-1] if error["type"] == "missing" else None
+    for part in error["loc"]:
+        if isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+        elif isinstance(value, dict) and (part in value or part == missing):
+            value = value.get(part)
+        else:
+            continue
+        path.append(str(part))
+    return path

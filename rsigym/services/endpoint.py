@@ -1,6 +1,8 @@
 """OpenAI's HTTP API over an already listening socket: all that a sandboxed trial can reach.
 
-Which socket a request comes in by says who is asking, so there are no keys.
+Which socket a request comes in by says who is asking, so there are no keys. A request whose client
+hangs up is given up, and charged at its worst if it was being sampled; an answer that has begun to
+be sent, a stream too, has been charged for what it is.
 """
 
 import asyncio
@@ -13,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from rsigym.operations.inference import InferenceChat
 from rsigym.operations.json_value import Json
-from rsigym.platform.errors import BadCall, BudgetExhausted, Failure
+from rsigym.platform.errors import BadCall, BudgetExhausted, Failure, ServiceFailure, TimedOut
 from rsigym.services.chat_request import parse_chat_request
+from rsigym.services.chat_stream import events
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
+    from starlette.responses import JSONResponse
 
 __all__ = ["Complete", "chat_app", "serve"]
 
@@ -30,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 def chat_app(complete: Complete, models: Sequence[str]) -> "Starlette":
-    """`POST /v1/chat/completions` and `GET /v1/models`.
+    """`POST /v1/chat/completions`, `GET /v1/models` and `GET /v1/models/{name}`.
 
     Args:
         complete: Answers a chat completion; a `Failure` it raises becomes OpenAI's error.
@@ -43,27 +47,42 @@ def chat_app(complete: Complete, models: Sequence[str]) -> "Starlette":
     async def chat(request: "Request") -> Response:
         try:
             asked = parse_chat_request(await _body(request))
-            answer = await _while_connected(request, _answer(complete, asked))
+            answer = await _while_connected(request, _answer(complete, asked.request))
         except Failure as failure:
-            return JSONResponse(_error(failure), _status(failure))
+            return _refused(failure)
         except Exception:  # noqa: BLE001 - a bug here must not take a trial's harness with it
             _log.exception("a chat completion failed")
-            message = "the server failed on this request"
-            error = {"message": message, "type": "server_error", "param": None, "code": None}
-            return JSONResponse({"error": error}, 500)
-        return Response(status_code=_CLIENT_GONE) if answer is None else JSONResponse(answer)
+            return _refused(ServiceFailure("the server failed on this request"), 500)
+        if answer is None:
+            return Response(status_code=_CLIENT_GONE)
+        if asked.stream:
+            stream = "".join(events(answer, include_usage=asked.include_usage))
+            return Response(stream, media_type="text/event-stream")
+        return JSONResponse(answer)
 
     async def listed(_: "Request") -> Response:
-        data = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "rsigym"} for name in models
-        ]
-        return JSONResponse({"object": "list", "data": data})
+        return JSONResponse({"object": "list", "data": [_model(name) for name in models]})
+
+    async def one(request: "Request") -> Response:
+        name = request.path_params["name"]
+        if name in models:
+            return JSONResponse(_model(name))
+        there = ", ".join(models)
+        return _refused(
+            BadCall(f"model {name!r} is not there: {there}", code="model_not_found", param="model")
+        )
+
+    async def nothing(request: "Request", _: Exception) -> Response:
+        served = "POST /v1/chat/completions and GET /v1/models are all that is served here"
+        return _refused(BadCall(f"{request.method} {request.url.path}: {served}"), 404)
 
     return Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/v1/models", listed),
-        ]
+            Route("/v1/models/{name:path}", one),
+        ],
+        exception_handlers={404: nothing, 405: nothing},
     )
 
 
@@ -135,6 +154,8 @@ def _status(failure: Failure) -> int:
     """The HTTP status. Clients repeat 408, 409, 429 and 5xx: only what may go away gets one."""
     if isinstance(failure, BudgetExhausted):
         return 402
+    if isinstance(failure, TimedOut):
+        return 504
     if isinstance(failure, BadCall):
         if failure.details.get("code") == "model_not_found":
             return 404
@@ -143,8 +164,10 @@ def _status(failure: Failure) -> int:
     return 502
 
 
-def _error(failure: Failure) -> dict[str, Json]:
-    """OpenAI's error object."""
+def _refused(failure: Failure, status: int | None = None) -> "JSONResponse":
+    """OpenAI's error. Where repeating the request cannot help, its clients are told not to."""
+    from starlette.responses import JSONResponse
+
     code = failure.details.get("code")
     match failure:
         case BudgetExhausted():
@@ -152,6 +175,20 @@ def _error(failure: Failure) -> dict[str, Json]:
         case BadCall():
             kind = "invalid_request_error"
         case _:
-            kind = "api_error"
-    param = failure.details.get("param")
-    return {"error": {"message": failure.message, "type": kind, "param": param, "code": code}}
+            kind = "server_error"
+    error: dict[str, Json] = {
+        "message": failure.message,
+        "type": kind,
+        "param": failure.details.get("param"),
+        "code": code,
+    }
+    again = failure.side == "provider"
+    return JSONResponse(
+        {"error": error},
+        status or _status(failure),
+        headers={} if again else {"x-should-retry": "false"},
+    )
+
+
+def _model(name: str) -> dict[str, Json]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "rsigym"}

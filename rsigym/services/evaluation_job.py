@@ -112,6 +112,8 @@ class EvaluationJob:
     counts.
     """
 
+    finishes = True
+
     def __init__(
         self,
         handle: str,

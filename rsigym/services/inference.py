@@ -76,12 +76,13 @@ class InferenceService:
         """
         sampler = self._sampler(request.model)
         base = sampler.base_model
+        price, context = self._prices.tokens(base), self._client.models()[base].context
         return Ask.make(
             request,
             sampler,
-            self._client.renderer(base),
-            self._prices.tokens(base),
-            self._client.models()[base].context,
+            self._client.renderer(base, request.renderer),
+            price,
+            min(context, price.context or context),
         )
 
     def _sampler(self, model: str) -> Sampler:
@@ -111,6 +112,7 @@ class InferenceService:
                         # A nano-USD a token is a thousandth of a dollar per million.
                         "usd_per_million_tokens": {
                             "prefill": price.prefill / 1000,
+                            "cached_prefill": price.cached_prefill / 1000,
                             "sample": price.sample / 1000,
                             "train": price.train / 1000,
                         },

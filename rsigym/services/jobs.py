@@ -28,9 +28,14 @@ _END = "end.json"
 
 
 class Job(Protocol):
-    """Running or ended work."""
+    """Running or ended work.
+
+    Attributes:
+        finishes: Whether it comes to an end by itself, so that there is something to wait for.
+    """
 
     handle: str
+    finishes: bool
 
     @property
     def state(self) -> JobState: ...
@@ -106,14 +111,17 @@ class Jobs:
             self._changed.notify_all()
 
     def wait(self, handles: Iterable[str] | None, timeout_s: float) -> list[Job]:
-        """Wait until a job among `handles` (None: all that run now) ends, `timeout_s` at most.
+        """Wait until a job among `handles` ends, `timeout_s` at most.
+
+        None stands for all that run now and finish.
 
         Answers the jobs that were waited for, in order. Jobs that have ended already count.
         """
         deadline = time.monotonic() + timeout_s
         with self._changed:
             if handles is None:
-                jobs = [job for job in self._jobs.values() if job.state not in ENDED]
+                running = [job for job in self._jobs.values() if job.state not in ENDED]
+                jobs = [job for job in running if job.finishes]
             else:
                 jobs = [self._known(handle) for handle in handles]
             while jobs and not any(job.state in ENDED for job in jobs):

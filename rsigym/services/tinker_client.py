@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rsigym.operations.training import LoraConfig
+from rsigym.services.cookbook_renderer import CookbookRenderer
 from rsigym.services.renderer import Renderer
+from rsigym.services.template_renderer import TemplateRenderer
 from rsigym.services.tinker_connection import (
     CheckpointInfo,
     Connection,
@@ -37,7 +39,7 @@ class TinkerClient:
         self._endpoint = endpoint
         self._lock = threading.RLock()
         self._connected: Connection | None = None
-        self._renderers: dict[str, Renderer] = {}
+        self._renderers: dict[tuple[str, str], Renderer] = {}
 
     def models(self) -> Mapping[str, ServedModel]:
         """The base models that are served, by name."""
@@ -60,12 +62,25 @@ class TinkerClient:
         with self._lock:
             return self._connection().sampler(model)
 
-    def renderer(self, base_model: str) -> Renderer:
-        """The renderer of a base model, with the tokenizer that the endpoint names for it."""
+    def renderer(self, base_model: str, name: str = "chat_template") -> Renderer:
+        """The renderer of a base model, with the tokenizer that the endpoint names for it.
+
+        Args:
+            name: "chat_template", the model's own, or one of tinker-cookbook's renderers.
+
+        Raises:
+            BadCall: There is no renderer of that name here.
+        """
+        key = base_model, name
         with self._lock:
-            if base_model not in self._renderers:
-                self._renderers[base_model] = Renderer(self._connection().tokenizer(base_model))
-            return self._renderers[base_model]
+            if key not in self._renderers:
+                tokenizer = self._connection().tokenizer(base_model)
+                self._renderers[key] = (
+                    TemplateRenderer(tokenizer)
+                    if name == "chat_template"
+                    else CookbookRenderer(tokenizer, name)
+                )
+            return self._renderers[key]
 
     @contextmanager
     def trainer(

@@ -7,7 +7,7 @@ from rsigym.services.tinker_link import Link
 
 if TYPE_CHECKING:
     import tinker
-    from tinker.types import SampledSequence
+    from tinker.types import SampleResponse
     from transformers import PreTrainedTokenizerBase
 
 __all__ = ["Sampler"]
@@ -35,11 +35,17 @@ class Sampler:
         top_p: float,
         seed: int | None,
         stop: list[int] | list[str],
-    ) -> "Sequence[SampledSequence]":
-        """`n` completions of `prompt`, with the token that ended them and each token's logprob."""
+        top_logprobs: int = 0,
+    ) -> "SampleResponse":
+        """`n` completions of `prompt`, with the token that ended them and each token's logprob.
+
+        Args:
+            top_logprobs: How many likely tokens come with each, with their logprobs. Not every
+                endpoint has them.
+        """
         from tinker.types import ModelInput, SamplingParams
 
-        response = await self._link.wait_async(
+        return await self._link.wait_async(
             self._client.sample(
                 ModelInput.from_ints(list(prompt)),
                 num_samples=n,
@@ -50,9 +56,9 @@ class Sampler:
                     seed=seed,
                     stop=stop,
                 ),
+                topk_sample_logprobs=top_logprobs,
             )
         )
-        return response.sequences
 
     def tokenizer(self) -> "PreTrainedTokenizerBase":
         return self._client.get_tokenizer()

@@ -38,6 +38,8 @@ class TrainingJob:
         meter: What it is paid from.
     """
 
+    finishes = True
+
     def __init__(self, handle: str, log: TrainingLog, meter: Meter):
         self.handle = handle
         self._log = log

@@ -71,7 +71,7 @@ class TrialModel:
                 code="model_not_found",
             )
         ask = await asyncio.to_thread(self._inference.ask, request)
-        most = request.n * request.max_tokens
+        most = ask.completion
         self._take(len(ask.prompt), most)
         try:
             answer = await self._answer(ask)

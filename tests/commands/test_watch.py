@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from rsigym.commands.watch import Budget, Progress, progress_of
+from rsigym.operations.sandbox import SandboxCreate
 from rsigym.services.evaluation_job import EvaluationJob, EvaluationPlan
 from rsigym.services.harness import Harness
+from rsigym.services.sandbox_job import SandboxJob
 from tests.commands.tiny_env import trial
 
 NOTHING: Any = None
@@ -25,6 +27,20 @@ def test_an_evaluation_shows_the_mean_reward_of_the_trials_that_ended(tmp_path: 
 
     assert progress_of(job).done == 3
     assert progress_of(job).detail == "mean reward 0.333"
+
+
+def test_a_sandbox_shows_how_long_it_has_lived():
+    job = SandboxJob(
+        "sandbox-1",
+        SandboxCreate(timeout_s=300),
+        meter=NOTHING,
+        terms=NOTHING,
+        seconds=60,
+        remote=NOTHING,
+        loop=NOTHING,
+        ended=lambda: None,
+    )
+    assert progress_of(job) == Progress("sandbox-1", 0, 300, "s", "running", "")
 
 
 def test_a_budget_names_what_is_held_only_when_something_is():

@@ -27,15 +27,15 @@ def ask(env: gym.Env[Any, Any], op: str, **args: Any) -> tuple[Status, dict[str,
     return Status(observation["status"]), observation["evidence"]
 
 
-def spend_the_rest(env: gym.Env[Any, Any]) -> None:
-    """To the last nano-dollar, which real work would rarely hit."""
+def spend_the_rest(env: gym.Env[Any, Any], name: str) -> None:
+    """To the last nano-dollar, which real work would rarely hit; `name` is the call's."""
     episode = inner(env).episode
     assert episode is not None
     ledger, account = episode.run.ledger, episode.run.id
     free = ledger.balance(account).free
     assert free
-    ledger.hold(account, f"{account}/rest", free)
-    ledger.settle(f"{account}/rest", [Item("inference", "sample", free, "token", 1)])
+    ledger.hold(account, f"{account}/{name}", free)
+    ledger.settle(f"{account}/{name}", [Item("inference", "sample", free, "token", 1)])
 
 
 def test_a_spent_budget_masks_what_costs_and_everything_else_goes_on(open_env: Open) -> None:
@@ -50,17 +50,25 @@ def test_a_spent_budget_masks_what_costs_and_everything_else_goes_on(open_env: O
     while ask(env, "run.wait", handles=handles)[1]["running"]:
         pass
     training, evaluation = handles
-    spend_the_rest(env)
+    sandbox = ask(env, "sandbox.create")[1]["sandbox"]
+    spend_the_rest(env, "rest")
 
     *_, info = env.step({"op": "budget.balance"})
     masked = OPERATIONS.keys() - {*info["legal_ops"]}
-    assert masked == {"training.submit", "inference.chat", "rollout.chat", "evaluation.submit"}
+    assert masked == {
+        "training.submit",
+        "inference.chat",
+        "rollout.chat",
+        "evaluation.submit",
+        "sandbox.create",
+    }
     assert masked == {name for name, operation in OPERATIONS.items() if operation.paid}
     paid: dict[str, dict[str, Any]] = {
         "training.submit": {"data": RECORDS},
         "inference.chat": {"model": MODEL, "messages": CHAT},
         "rollout.chat": {"model": "own", "messages": CHAT},
         "evaluation.submit": {"model": MODEL},
+        "sandbox.create": {},
     }
     trial = ask(env, "evaluation.status", handle=evaluation)[1]["trials"][0]["trial"]
     free: dict[str, dict[str, Any]] = {
@@ -74,6 +82,10 @@ def test_a_spent_budget_masks_what_costs_and_everything_else_goes_on(open_env: O
         "evaluation.status": {"handle": evaluation},
         "evaluation.cancel": {"handle": evaluation},
         "evaluation.read": {"handle": evaluation, "trial": trial},
+        "sandbox.write": {"sandbox": sandbox, "path": "notes.md", "content": "Paid for."},
+        "sandbox.read": {"sandbox": sandbox, "path": "notes.md"},
+        "sandbox.run": {"sandbox": sandbox, "command": "ls"},
+        "sandbox.kill": {"sandbox": sandbox},
         "budget.balance": {},
         "run.wait": {"handles": handles},
     }
@@ -86,6 +98,7 @@ def test_a_spent_budget_masks_what_costs_and_everything_else_goes_on(open_env: O
         status, evidence = ask(env, op, **args)
         assert status is Status.OK, (op, evidence)
 
+    spend_the_rest(env, "change")  # What the killed sandbox gave back.
     submit = {"op": "run.submit", "args": {"model": MODEL}}
     observation, _, terminated, _, info = env.step(submit)
     assert (observation["status"], terminated) == (Status.OK, True)

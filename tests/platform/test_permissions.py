@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from rsigym.operations import OPERATIONS, Operation
 from rsigym.operations.training import TrainingSubmit
-from rsigym.platform.decision import Found
+from rsigym.platform.decision import Found, Occupied
 from rsigym.platform.parse import parse
 from rsigym.platform.permissions import (
     CHECKPOINTS,
@@ -130,20 +130,27 @@ def other_calls() -> st.SearchStrategy[Operation]:
                 ("budget.balance", {}),
                 ("run.wait", {}),
                 ("workspace.read", {"path": "x"}),
+                ("sandbox.kill", {"sandbox": "sandbox-1"}),
             )
         ]
     )
 
 
-CALLS = training_calls() | system_calls() | other_calls()
+@st.composite
+def sandbox_calls(draw: st.DrawFn) -> Operation:
+    args = {"internet": draw(st.booleans()), "template": draw(st.sampled_from(["a", "b"]))}
+    return parse({"op": "sandbox.create", "args": args})
+
+
+CALLS = training_calls() | system_calls() | sandbox_calls() | other_calls()
 FOUND = st.builds(
     Found,
     harness=st.sampled_from([INITIAL, "changed"]),
     benchmark=st.sampled_from(["Integers", "Shell"]),
-)
+) | st.builds(Occupied, st.integers(0, 4))
 
 
-def allows(permissions: Permissions, call: Operation, found: Found | None) -> bool:
+def allows(permissions: Permissions, call: Operation, found: Found | Occupied | None) -> bool:
     """As the run asks: about the call, then about what its service found."""
     if not permissions.explain(call).allowed:
         return False
@@ -157,7 +164,7 @@ def disagree(a: Permissions, b: Permissions) -> bool:
 
 @given(permissions(), permissions(), CALLS, FOUND)
 def test_both_together_allow_what_both_allow(
-    a: Permissions, b: Permissions, call: Operation, found: Found
+    a: Permissions, b: Permissions, call: Operation, found: Found | Occupied
 ) -> None:
     both, each = allows(a & b, call, found), (allows(a, call, found), allows(b, call, found))
     assert not both or all(each)
@@ -209,7 +216,7 @@ def test_a_filled_call_has_only_values_that_are_allowed(a: Permissions, call: Op
 
 @given(permissions(), permissions(), CALLS, FOUND)
 def test_a_refusal_names_the_rule_and_whose_it_is(
-    a: Permissions, b: Permissions, call: Operation, found: Found
+    a: Permissions, b: Permissions, call: Operation, found: Found | Occupied
 ) -> None:
     both = a & b
     decision = both.explain(call)
@@ -384,3 +391,30 @@ def test_a_fixed_harness_allows_no_other_and_none_that_was_not_looked_at(
         assert fixed.explain_found(call, found, INITIAL).rule == "evaluation.harness"
         assert not fixed.explain_found(call, found, INITIAL).allowed
         assert not fixed.explain_found(call, found, None).allowed
+
+
+def test_a_sandbox_has_no_more_than_the_grant_gives() -> None:
+    grant = Permissions(sandbox=SandboxGrant(internet=False, templates=("base",)))
+    assert grant.explain(parse({"op": "sandbox.create"})).allowed
+    online = grant.explain(parse({"op": "sandbox.create", "args": {"internet": True}}))
+    assert (online.allowed, online.rule, online.options) == (False, "sandbox.internet", (False,))
+    other = grant.explain(parse({"op": "sandbox.create", "args": {"template": "gpu"}}))
+    assert (other.allowed, other.rule, other.options) == (False, "sandbox.templates", ("base",))
+
+
+@pytest.mark.parametrize(("found", "allowed"), [(Occupied(1), True), (Occupied(2), False)])
+def test_there_are_no_more_sandboxes_than_the_grant_gives(found: Occupied, allowed: bool) -> None:
+    call = parse({"op": "sandbox.create"})
+    grant = Permissions(sandbox=SandboxGrant(max_sandboxes=2))
+    assert grant.explain_found(call, found, INITIAL).allowed is allowed
+    assert Permissions().explain_found(call, found, INITIAL).allowed
+    uncounted = grant.explain_found(call, None, INITIAL)
+    assert (uncounted.allowed, uncounted.rule) == (False, "sandbox.max_sandboxes")
+
+
+@pytest.mark.parametrize("grant", [{"max_sandboxes": 0}, {"templates": []}])
+def test_a_grant_of_no_sandbox_at_all_hides_creating_alone(grant: dict[str, Any]) -> None:
+    narrow = Permissions(sandbox=SandboxGrant(**grant))
+    assert not narrow.grants(OPERATIONS["sandbox.create"])
+    assert narrow.explain(parse({"op": "sandbox.create"})).rule == "sandbox"
+    assert narrow.grants(OPERATIONS["sandbox.kill"])

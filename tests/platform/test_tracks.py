@@ -11,8 +11,9 @@ from rsigym.operations import OPERATIONS, Operation
 from rsigym.operations.evaluation import EvaluationSubmit
 from rsigym.operations.json_value import Json
 from rsigym.operations.run import RunSubmit
+from rsigym.operations.sandbox import SandboxCreate
 from rsigym.operations.training import TrainingSubmit
-from rsigym.platform.decision import Found
+from rsigym.platform.decision import Found, Occupied
 from rsigym.platform.memory_ledger import MemoryLedger
 from rsigym.platform.outcome import Outcome, Status
 from rsigym.platform.parse import parse
@@ -54,6 +55,10 @@ ARGS: dict[str, dict[str, Any]] = {
     "evaluation.status": {"handle": "evaluation-1"},
     "evaluation.cancel": {"handle": "evaluation-1"},
     "evaluation.read": {"handle": "evaluation-1", "trial": "t-1"},
+    "sandbox.run": {"sandbox": "sandbox-1", "command": "ls"},
+    "sandbox.read": {"sandbox": "sandbox-1", "path": "a"},
+    "sandbox.write": {"sandbox": "sandbox-1", "path": "a", "content": ""},
+    "sandbox.kill": {"sandbox": "sandbox-1"},
     "budget.quote": {"call": {"op": "budget.balance"}},
     "run.submit": {"model": MODEL, "harness": HARNESS},
 }
@@ -64,6 +69,8 @@ CANDIDATES: dict[str, list[Json]] = {
     "model": [MODEL, CHECKPOINT, "another model"],
     "harness": [HARNESS, "another harness"],
     "benchmark": [BENCHMARK, "another benchmark"],
+    "internet": [False, True],
+    "template": ["base", "another template"],
     "init_from": [None, CHECKPOINT],
     "base_model": [MODEL, "another model"],
     "lora_config.rank": [16, 8],
@@ -98,6 +105,8 @@ class Anything:
         found = None
         if isinstance(operation, EvaluationSubmit | RunSubmit):
             found = Found(operation.harness, operation.benchmark or BENCHMARK)
+        elif isinstance(operation, SandboxCreate):
+            found = Occupied(0)
         self.last = operation
         return Prepared(lambda _: {}, found=found)
 
@@ -178,6 +187,8 @@ def rule_of(cell: Cell, argument: str) -> str:
         "model": "inference.models",
         "benchmark": "evaluation.benchmarks",
         "harness": "evaluation.harness",
+        "internet": "sandbox.internet",
+        "template": "sandbox.templates",
     }[argument]
 
 

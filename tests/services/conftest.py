@@ -17,6 +17,7 @@ from rsigym.services.jobs import Jobs
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.workspace_files import Workspace
+from tests.e2b_server import e2b_server
 from tests.tiny_model import make_tiny_model
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from rsigym.local.tinker.process import TinkerServer
     from rsigym.services.renderer import Renderer
+
+__all__ = ["e2b_server"]
 
 PRICES = PriceBook(
     "test", {"tiny": TokenPrice(prefill=10, cached_prefill=2, sample=30, train=1000)}, 1
@@ -44,9 +47,9 @@ def tokenizer(tiny_folder: Path) -> "PreTrainedTokenizerBase":
 
 @pytest.fixture(scope="session")
 def renderer(tokenizer: "PreTrainedTokenizerBase") -> "Renderer":
-    from rsigym.services.renderer import Renderer
+    from rsigym.services.template_renderer import TemplateRenderer
 
-    return Renderer(tokenizer)
+    return TemplateRenderer(tokenizer)
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,6 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -14,39 +12,18 @@ import pytest
 
 from rsigym.operations.inference import InferenceChat
 from rsigym.operations.json_value import Json
-from rsigym.platform.errors import BadCall, BudgetExhausted, ServiceFailure
-from rsigym.services.endpoint import Complete, chat_app, serve
+from rsigym.platform.errors import BadCall, BudgetExhausted, ServiceFailure, TimedOut
+from rsigym.services.endpoint import Complete
 from rsigym.services.inference import InferenceService
 from rsigym.services.loop import BackgroundLoop
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.trial_model import TrialModel
 from tests.services.conftest import PRICES, Bench
+from tests.services.trial_http import served
 
 HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
-
-
-@contextmanager
-def _served(loop: BackgroundLoop, complete: Complete, models: list[str]) -> Iterator[str]:
-    """The URL at which `complete` is served until the block ends."""
-    sock = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
-    ready, over = threading.Event(), asyncio.Event()
-
-    async def run() -> None:
-        async with serve(sock, chat_app(complete, models)):
-            ready.set()
-            await over.wait()
-
-    async def stop() -> None:
-        over.set()
-
-    serving = loop.submit(run())
-    assert ready.wait(30)
-    try:
-        yield url
-    finally:
-        loop.run(stop())
-        serving.result(30)
+ADD = {"type": "function", "function": {"name": "add"}}
+IMAGE = {"type": "image_url", "image_url": {"url": "http://169.254.169.254/"}}
 
 
 def _client(url: str) -> openai.OpenAI:
@@ -73,7 +50,7 @@ def test_the_openai_client_works_unchanged(
 ) -> None:
     service = InferenceService(client, PRICES, ["tiny"], loop, require_own=lambda _: None)
     trial = TrialModel(service, "tiny", meter := bench.meter(0))
-    with _served(loop, trial.complete, ["tiny"]) as url:
+    with served(loop, trial.complete, ["tiny"]) as url:
         api = _client(url)
         assert [model.id for model in api.models.list()] == ["tiny"]
         answer = api.chat.completions.create(
@@ -103,6 +80,7 @@ def test_the_openai_client_works_unchanged(
         (BadCall("no", code="model_not_found"), 404, openai.NotFoundError, "model_not_found"),
         (BudgetExhausted(2, 1), 402, openai.APIStatusError, "budget_exhausted"),
         (ServiceFailure("no", side="provider"), 502, openai.InternalServerError, None),
+        (TimedOut("no", side="provider"), 504, openai.InternalServerError, None),
         (ValueError("secret"), 500, openai.InternalServerError, None),
     ],
 )
@@ -113,7 +91,7 @@ def test_failures_are_openai_s_errors(
     error: type[openai.APIStatusError],
     code: str | None,
 ) -> None:
-    with _served(loop, _fails(failure), []) as url, pytest.raises(error) as caught:
+    with served(loop, _fails(failure), []) as url, pytest.raises(error) as caught:
         _client(url).chat.completions.create(model="tiny", messages=HELLO)
     assert caught.value.status_code == status
     assert caught.value.code == code
@@ -121,19 +99,57 @@ def test_failures_are_openai_s_errors(
 
 
 @pytest.mark.parametrize(
+    ("failure", "asked"),
+    [
+        (ServiceFailure("no", side="provider"), 3),
+        (ServiceFailure("no", side="model"), 1),
+        (ValueError("a bug"), 1),
+        (BadCall("no"), 1),
+        (BudgetExhausted(2, 1), 1),
+    ],
+)
+def test_clients_repeat_what_may_go_away_and_nothing_else(
+    loop: BackgroundLoop, failure: Exception, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
+    times: list[InferenceChat] = []
+
+    async def complete(request: InferenceChat) -> dict[str, Json]:
+        times.append(request)
+        raise failure
+
+    with served(loop, complete, []) as url, pytest.raises(openai.APIStatusError):
+        _client(url).with_options(max_retries=2).chat.completions.create(
+            model="tiny", messages=HELLO
+        )
+    assert len(times) == asked
+
+
+@pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"stream": True}, "stream"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"stream": "yes"}, "stream"),
+        ({"stream": True, "stream_options": {"chunks": 1}}, "stream_options.chunks"),
+        ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
+        ({"tools": [{"type": "function", "function": {"name": "f g"}}]}, "tools.0.function.name"),
+        ({"tool_choice": {"type": "function"}, "tools": [ADD]}, "tool_choice.function"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"audio": {"voice": "alloy"}}, "audio"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"store": True}, "store"),
+        ({"n": 0}, "n"),
+        ({"stop": ["a"] * 5}, "stop"),
         ({"top_k": 5}, "top_k"),
         ({"temperature": 3}, "temperature"),
         ({"temperature": "1"}, "temperature"),
         ({"max_tokens": 0}, "max_tokens"),
-        ({"max_tokens": 5, "max_completion_tokens": 6}, "max_tokens"),
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
-        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages.0.content"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.tool_call_id"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages.0"),
+        ({"messages": [{"role": "user", "content": "x", "mood": 1}]}, "messages.0.mood"),
+        ({"messages": [{"role": "user", "content": [IMAGE]}]}, "messages.0.content.0.type"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages.0.content"),
         ({"model": None}, "model"),
     ],
@@ -141,24 +157,26 @@ def test_failures_are_openai_s_errors(
 def test_fields_that_are_not_supported_are_refused_by_name(
     loop: BackgroundLoop, fields: dict[str, Any], param: str
 ) -> None:
-    with _served(loop, _never, []) as url:
+    with served(loop, _never, []) as url:
         body = {"model": "tiny", "messages": HELLO} | fields
         answer = httpx.post(f"{url}/chat/completions", content=_json(body))
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
-    assert answer.json()["error"]["param"].startswith(param)
+    assert answer.json()["error"]["param"] == param
+    assert param in answer.json()["error"]["message"]
+    assert answer.headers["x-should-retry"] == "false"
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_request_is_refused(loop: BackgroundLoop, body: bytes) -> None:
-    with _served(loop, _never, []) as url:
+    with served(loop, _never, []) as url:
         answer = httpx.post(f"{url}/chat/completions", content=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
 
 
 def test_a_body_that_is_too_large_is_refused(loop: BackgroundLoop) -> None:
-    with _served(loop, _never, []) as url:
+    with served(loop, _never, []) as url:
         answer = httpx.post(f"{url}/chat/completions", content=b"x" * (16 * 2**20 + 1))
     assert answer.status_code == 413
 
@@ -187,7 +205,7 @@ def _ask(url: str) -> None:
 
 def test_a_client_that_hangs_up_ends_its_completion(loop: BackgroundLoop) -> None:
     complete, begun, given_up = _hangs()
-    with _served(loop, complete, []) as url:
+    with served(loop, complete, []) as url:
         with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0)) as sock:
             body = _json({"model": "tiny", "messages": HELLO})
             head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}"
@@ -200,7 +218,7 @@ def test_the_end_of_serving_ends_what_is_in_flight(
     loop: BackgroundLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     complete, begun, given_up = _hangs()
-    with _served(loop, complete, []) as url:
+    with served(loop, complete, []) as url:
         asking = threading.Thread(target=_ask, args=[url])
         asking.start()
         assert begun.wait(30)

@@ -2,14 +2,23 @@
 
 import asyncio
 import json
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
-from rsigym.operations.inference import InferenceChat, InferenceModels, Message
+from rsigym.local.tinker.process import TinkerServer
+from rsigym.local.tinker.shared import shared_tinker_server
+from rsigym.operations.inference import InferenceChat, InferenceModels
 from rsigym.operations.training import AdamParams, LoraConfig
 from rsigym.platform.errors import BadCall, BudgetExhausted
 from rsigym.platform.meter import Meter
+from rsigym.platform.parse import parse
 from rsigym.services.chat_messages import ChatMessage
 from rsigym.services.inference import InferenceService
 from rsigym.services.loop import BackgroundLoop
@@ -18,6 +27,7 @@ from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.training_job import require_own
 from rsigym.services.trial_model import Allowance, TrialModel
 from tests.services.conftest import PRICES, Bench
+from tests.services.trial_http import served
 
 HELLO: list[ChatMessage] = [{"role": "user", "content": "What is seven plus five?"}]
 
@@ -25,11 +35,11 @@ HELLO: list[ChatMessage] = [{"role": "user", "content": "What is seven plus five
 def _chat(**fields: Any) -> InferenceChat:
     given: dict[str, Any] = {
         "model": "tiny",
-        "messages": [Message(**message) for message in HELLO],
+        "messages": HELLO,
         "max_tokens": 12,
         "seed": 1,
     }
-    return InferenceChat(**given | fields)
+    return InferenceChat.model_validate(given | fields)
 
 
 @pytest.fixture
@@ -141,7 +151,12 @@ def test_models_come_with_context_and_prices(bench: Bench, service: InferenceSer
     (model,) = answer["models"]
     assert model["id"] == "tiny"
     assert model["context"] == 1024
-    assert model["usd_per_million_tokens"] == {"prefill": 0.01, "sample": 0.03, "train": 1.0}
+    assert model["usd_per_million_tokens"] == {
+        "prefill": 0.01,
+        "cached_prefill": 0.002,
+        "sample": 0.03,
+        "train": 1.0,
+    }
 
 
 def test_a_checkpoint_of_another_run_is_as_good_as_none(
@@ -229,3 +244,58 @@ def test_a_trial_has_so_many_tokens_and_is_told_what_is_left(
         loop.run(trial.complete(asked))
     meter.settle()
     assert trial.calls == 2
+
+
+def test_a_server_that_is_killed_while_it_samples_is_told_costs_nothing_and_comes_back(
+    bench: Bench, tiny_folder: Path, tmp_path: Path, loop: BackgroundLoop
+) -> None:
+    def server() -> TinkerServer:
+        return shared_tinker_server({"tiny": tiny_folder}, store=tmp_path / "store", threads=1)
+
+    client = TinkerClient(lambda: (server().url, server().api_key))
+    service = InferenceService(client, PRICES, ["tiny"], loop, require_own=lambda _: None)
+    service.ready("tiny")
+    meter = bench.meter(0)
+    trial = TrialModel(service, "tiny", meter, Allowance(10_000, 64 * 900))
+    hello: Any = {"model": "tiny", "messages": HELLO, "stream": True}
+    with (
+        served(loop, trial.complete, ["tiny"]) as url,
+        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as api,
+        ThreadPoolExecutor() as threads,
+    ):
+        asked = threads.submit(
+            lambda: [*api.chat.completions.create(**hello, max_tokens=900, n=64)]
+        )
+        while len(bench.ledger.open_holds("run")) < 2 and not asked.done():
+            time.sleep(0.01)
+        os.kill(server().pid, signal.SIGKILL)
+        with pytest.raises(openai.InternalServerError, match="lost while it worked") as lost:
+            asked.result(60)
+        assert lost.value.status_code == 502
+        assert bench.ledger.balance("run").spent == 0
+        assert [*api.chat.completions.create(**hello, max_tokens=4)][-1].choices[0].finish_reason
+    meter.settle()
+    assert trial.calls == 1
+    client.close()
+
+
+def test_what_only_some_endpoints_have_is_refused_by_its_own_name(
+    bench: Bench, service: InferenceService
+) -> None:
+    with pytest.raises(BadCall, match="top_logprobs is not supported") as refused:
+        bench.call(service, _chat(logprobs=True, top_logprobs=3))
+    assert refused.value.details["param"] == "top_logprobs"
+    assert bench.ledger.balance("run").spent == 0
+
+
+@pytest.mark.parametrize("field", ["stream", "stream_options", "top_k", "functions"])
+def test_an_agent_is_refused_what_makes_no_sense_in_a_call(field: str) -> None:
+    args = {"model": "tiny", "messages": HELLO, field: True}
+    with pytest.raises(BadCall, match=f"{field}: Extra inputs are not permitted"):
+        parse({"op": "inference.chat", "args": args})
+
+
+def test_a_renderer_is_asked_for_by_name(service: InferenceService) -> None:
+    with pytest.raises(BadCall, match="renderer 'wizard'") as refused:
+        service.prepare(_chat(renderer="wizard"))
+    assert refused.value.details["param"] == "renderer"

@@ -12,7 +12,8 @@ import pytest
 
 from rsigym.local.tinker.process import TinkerServer
 from rsigym.local.tinker.shared import shared_tinker_server
-from rsigym.operations.inference import InferenceChat, Message
+from rsigym.operations.chat import InstructionMessage
+from rsigym.operations.inference import InferenceChat
 from rsigym.operations.training import (
     AdamParams,
     LoraConfig,
@@ -45,7 +46,10 @@ CONFIG = TrainingConfig(
 
 
 LONG_CHAT = InferenceChat(
-    model="tiny", messages=[Message(role="user", content="Hello")], max_tokens=900, n=64
+    model="tiny",
+    messages=[InstructionMessage(role="user", content="Hello")],
+    max_tokens=900,
+    n=64,
 )
 PLENTY = Allowance(prompt=10_000, completion=64 * 900)
 

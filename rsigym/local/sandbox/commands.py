@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -149,6 +150,22 @@ class Commands:
         answer = await self._runtime.channel.call("kill_all")
         if not answer.message["gone"]:
             raise ServiceFailure("a process in the sandbox cannot be killed", side="sandbox")
+
+    async def pause(self) -> None:
+        """Stops every process where it is. Time limits of commands run on, and can be met.
+
+        Raises:
+            ServiceFailure: The sandbox has ended.
+        """
+        await self._runtime.channel.call("signal_all", number=signal.SIGSTOP)
+
+    async def resume(self) -> None:
+        """Lets every process go on, also those that had stopped by themselves.
+
+        Raises:
+            ServiceFailure: The sandbox has ended.
+        """
+        await self._runtime.channel.call("signal_all", number=signal.SIGCONT)
 
     async def _run(
         self, fds: Sequence[int], timeout_s: float | None, **request: Any

@@ -5,25 +5,18 @@ serves until standard input is closed.
 """
 
 import importlib
-import json
 import os
-import select
 import shutil
-import socket
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-# How often the parent is looked for, beside the pipe: a process that the parent forked without
-# our knowledge could hold the pipe open.
-WATCH_S = 1.0
+from rsigym.local.server_child import announce, open_listener, read_settings, when_parent_ends
 
 
 def main() -> None:
-    settings = json.loads(sys.stdin.buffer.readline())
-    watch = (settings["parent"], settings["scratch"])
-    threading.Thread(target=_end_with_parent, args=watch, daemon=True).start()
+    settings = read_settings()
+    when_parent_ends(settings["parent"], lambda: _end(settings["scratch"]))
     _serve(settings)
     _end(settings["scratch"])
 
@@ -33,9 +26,7 @@ def _serve(settings: dict[str, Any]) -> None:
 
     from rsigym.local.tinker.server import tinker_app
 
-    listener = socket.create_server(("127.0.0.1", settings["port"]), backlog=2048)
-    # asyncio does this for sockets it opens itself only; without it each answer takes 40 ms more.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener = open_listener(settings["port"])
     app = tinker_app(
         {name: Path(folder) for name, folder in settings["models"]},
         store=Path(settings["store"]),
@@ -53,20 +44,11 @@ def _serve(settings: dict[str, Any]) -> None:
         timeout_keep_alive=3600,
         timeout_graceful_shutdown=1,
     )
-    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    announce(listener)
     # Seconds of importing torch, while clients are still on their way to their first request.
     engine = "rsigym.local.tinker.engine"
     threading.Thread(target=importlib.import_module, args=(engine,), daemon=True).start()
     uvicorn.Server(config).run(sockets=[listener])
-
-
-def _end_with_parent(parent: int, scratch: str) -> None:
-    while os.getppid() == parent:
-        ready, _, _ = select.select([sys.stdin], [], [], WATCH_S)
-        if ready and not os.read(sys.stdin.fileno(), 1):
-            break
-    _end(scratch)
 
 
 def _end(scratch: str) -> None:

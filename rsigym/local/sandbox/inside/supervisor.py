@@ -10,6 +10,7 @@ repeats; descriptors travel beside them:
     signal {target, number} -> {}    to the process group of what it names
     release {target}                 reads on, to nowhere, what the host no longer reads
     kill_all {}                   -> {gone}, once nothing runs but the supervisor
+    signal_all {number}           -> {}, sent to all that runs but the supervisor
     listen {port}                 -> {} + a socket that listens on 127.0.0.1:port
     transfer {give, path} + a socket of its own -> {}, and then the tree on that socket
     watch {path, recursive} + a socket of its own -> {}, and then what happens on that socket
@@ -194,6 +195,15 @@ class Supervisor:
 
     def _do_kill_all(self, request: dict[str, Any], fds: list[int]) -> None:
         self._send({"id": request["id"], "gone": self._kill_all()})
+
+    def _do_signal_all(self, request: dict[str, Any], fds: list[int]) -> None:
+        # -1 is the whole namespace at once, and nobody if nothing runs.
+        for pid in [-1] if self._is_init else descendants(os.getpid()):
+            try:
+                os.kill(pid, request["number"])
+            except ProcessLookupError:
+                continue
+        self._send({"id": request["id"]})
 
     def _do_listen(self, request: dict[str, Any], fds: list[int]) -> None:
         with socket.create_server(("127.0.0.1", request["port"]), backlog=128) as listener:

@@ -1,0 +1,58 @@
+"""A chat completion as OpenAI streams one: server-sent events, each with a `chat.completion.chunk`.
+
+Tinker does not stream tokens, so a stream is the finished completion in pieces: it begins when all
+of it is there, and has been charged by then, whether or not the client reads to its end.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rsigym.operations.json_value import Json
+
+__all__ = ["events"]
+
+
+def events(answer: dict[str, Json], *, include_usage: bool) -> Iterator[str]:
+    """The events of `answer`, the last one `[DONE]`.
+
+    Args:
+        include_usage: With an event for the usage before that one.
+    """
+    completion: dict[str, Any] = dict(answer)
+    usage, cost = completion.pop("usage"), completion.pop("cost_usd")
+    completion["object"] = "chat.completion.chunk"
+    if include_usage:
+        completion["usage"] = None
+    for choice in completion.pop("choices"):
+        for piece in _pieces(choice):
+            yield _event({**completion, "choices": [piece]})
+    if include_usage:
+        yield _event({**completion, "choices": [], "usage": usage, "cost_usd": cost})
+    yield "data: [DONE]\n\n"
+
+
+def _pieces(choice: dict[str, Any]) -> Iterator[dict[str, Json]]:
+    """A choice's message, one field after the other, and how it ended."""
+    message: dict[str, Any] = choice["message"]
+    logprobs = choice["logprobs"]
+    yield _piece(choice, {"role": "assistant", "content": ""})
+    if "reasoning_content" in message:
+        yield _piece(choice, {"reasoning_content": message["reasoning_content"]})
+    if message["content"]:
+        yield _piece(choice, {"content": message["content"]})
+    for index, call in enumerate(message.get("tool_calls", ())):
+        function = call["function"]
+        begun = {**call, "index": index, "function": {**function, "arguments": ""}}
+        yield _piece(choice, {"tool_calls": [begun]})
+        written = {"index": index, "function": {"arguments": function["arguments"]}}
+        yield _piece(choice, {"tool_calls": [written]})
+    yield {**_piece(choice, {}), "logprobs": logprobs, "finish_reason": choice["finish_reason"]}
+
+
+def _piece(choice: dict[str, Any], delta: dict[str, Any]) -> dict[str, Json]:
+    return {"index": choice["index"], "delta": delta, "logprobs": None, "finish_reason": None}
+
+
+def _event(chunk: dict[str, Json]) -> str:
+    return f"data: {json.dumps(chunk)}\n\n"

@@ -1,0 +1,3 @@
+"""The same tests, through the proxy."""
+
+from tests.local.e2b.test_files import *  # noqa: F403
