@@ -3,9 +3,11 @@
 An agent may leave processes that edit the reward while it is decided, a reward of its own, tests
 of its own, a full disk, or code that the tests would run unasked: a Python package, a shell's
 start-up file. All of it is gone before a task's tests run, and what was found is on record. What
-the agent made in the task's working directory stays: that is what is graded.
+the agent made in the task's working directory stays: that is what is graded. The packages that a
+task's build installed are put back as the build left them.
 """
 
+from collections.abc import Sequence
 from typing import Protocol, override, runtime_checkable
 
 from harbor.models.trial.paths import EnvironmentPaths
@@ -15,6 +17,7 @@ from harbor.verifier.verifier import Verifier
 from rsigym.platform.errors import ServiceFailure
 from rsigym.services.tampering import (
     DISK_FULL,
+    HOME_CODE,
     empty_folders,
     free_the_disk,
     links_out_of,
@@ -27,8 +30,13 @@ __all__ = ["CleanVerifier"]
 
 
 @runtime_checkable
-class _KillsAll(Protocol):
+class _KnowsItsStart(Protocol):
+    @property
+    def began_empty(self) -> bool: ...
+
     async def kill_all(self) -> None: ...
+
+    async def put_back(self, names: Sequence[str]) -> list[str]: ...
 
 
 class CleanVerifier(Verifier):
@@ -40,7 +48,7 @@ class CleanVerifier(Verifier):
         found += await self._put_away()
         store_tampering(self.trial_paths.trial_dir, found)
         # A package in the agent's home folder would be imported before the tests' own code.
-        guard = {"PYTHONNOUSERSITE": "1"}
+        guard = {} if self._has_packages else {"PYTHONNOUSERSITE": "1"}
         if DISK_FULL in found:
             guard["TMPDIR"] = str(self._paths.tests_dir)  # emptied, and on a disk of its own here
         self.override_env = {**guard, **self.override_env}
@@ -50,9 +58,14 @@ class CleanVerifier(Verifier):
     def _paths(self) -> EnvironmentPaths:
         return EnvironmentPaths.for_os(self.environment.os)
 
+    @property
+    def _has_packages(self) -> bool:
+        """Whether the tests may need what is in the home folder, which is then put back."""
+        return isinstance(self.environment, _KnowsItsStart) and not self.environment.began_empty
+
     async def _end_processes(self) -> str:
         """Ends what the agent left running; its names."""
-        if isinstance(self.environment, _KillsAll):
+        if isinstance(self.environment, _KnowsItsStart):
             running = await self.environment.exec(running_processes())
             await self.environment.kill_all()
             return running.stdout or ""
@@ -67,7 +80,7 @@ class CleanVerifier(Verifier):
         # An image that brings its tests owns that folder; the agent never ran in it.
         folders = [paths.verifier_dir, *([] if self._skip_tests_upload else [paths.tests_dir])]
         steps = [links_out_of(paths.logs_dir), free_the_disk("/tmp")]
-        if isinstance(self.environment, _KillsAll):  # whose home folder began empty
+        if isinstance(self.environment, _KnowsItsStart) and self.environment.began_empty:
             steps.append(put_away_startup_files())
         steps.append(empty_folders(folders))
         result = await self.environment.exec("\n".join(steps), user="root")
@@ -77,4 +90,8 @@ class CleanVerifier(Verifier):
                 f"{result.stderr}",
                 side="verifier",
             )
-        return result.stdout or ""
+        found = result.stdout or ""
+        if isinstance(self.environment, _KnowsItsStart) and not self.environment.began_empty:
+            changed = await self.environment.put_back(HOME_CODE)
+            found += "".join(f"changed: {path}\n" for path in changed)
+        return found

@@ -12,6 +12,7 @@ from pathlib import Path
 
 __all__ = [
     "DISK_FULL",
+    "HOME_CODE",
     "empty_folders",
     "free_the_disk",
     "links_out_of",
@@ -29,9 +30,12 @@ _LEAST_FREE_KB = 16 * 1024
 DISK_FULL = "full disk"
 """How the line begins that tells of one."""
 
-_STARTUP = (
+_OF_SHELLS = (
     *(".bash_profile", ".bash_login", ".profile", ".bashrc", ".bash_logout"),
     *(".zshenv", ".zprofile", ".zshrc", ".zlogin"),
+)
+_STARTUP = (
+    *_OF_SHELLS,
     *(
         f".local/lib/python*/site-packages/{name}"
         for name in ("usercustomize*", "sitecustomize*", "*.pth")
@@ -39,18 +43,27 @@ _STARTUP = (
 )
 """What a shell or Python runs by itself from the home folder."""
 
+HOME_CODE = (*_OF_SHELLS, ".local")
+"""Where a task's build may have left the like in the home folder, and packages for its tests."""
+
 
 def running_processes() -> str:
-    """Names every process but the sandbox's first and this shell. Starts none itself.
+    """Names every process but the sandbox's first, its forks, and this shell. Starts none itself.
 
-    Plain processes see all of the machine's, so nothing is said there.
+    A fork of the first may still be ending a transfer. Whoever gives a process its words is not
+    named, and is ended all the same. Plain processes see all of the machine's, so nothing is said
+    there.
     """
     return f"""
-    [ -n "$RSIGYM_SANDBOX_ROOT" ] || for entry in /proc/[0-9]*; do
-        case ${{entry#/proc/}} in 1|$$) continue;; esac
-        mapfile -d '' -n 20 words < $entry/cmdline && [ ${{#words[@]}} -gt 0 ] &&
-            printf 'process: %.{_MOST_CHARACTERS}s\\n' "${{words[*]//[[:cntrl:]]/ }}"
-    done 2> /dev/null
+    if [ -z "$RSIGYM_SANDBOX_ROOT" ]; then
+        mapfile -d '' -n 20 first < /proc/1/cmdline
+        for entry in /proc/[0-9]*; do
+            case ${{entry#/proc/}} in 1|$$) continue;; esac
+            mapfile -d '' -n 20 words < $entry/cmdline && [ ${{#words[@]}} -gt 0 ] &&
+                [ "${{words[*]}}" != "${{first[*]}}" ] &&
+                printf 'process: %.{_MOST_CHARACTERS}s\\n' "${{words[*]//[[:cntrl:]]/ }}"
+        done
+    fi 2> /dev/null
     true"""
 
 

@@ -36,6 +36,7 @@ class TrialError:
 _SIDES: dict[str, Side] = {
     "AgentSetupTimeoutError": "harness",
     "AgentTimeoutError": "harness",
+    "BuildFailure": "task",
     "NonZeroAgentExitCodeError": "harness",
     "EnvironmentStartTimeoutError": "sandbox",
     "HealthcheckError": "sandbox",

@@ -2,8 +2,9 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
@@ -13,15 +14,18 @@ from rsigym.local.harbor_environment import SandboxEnvironment
 from rsigym.local.sandbox import Isolation, choose_isolation
 from rsigym.platform.errors import OperatorError, ServiceFailure
 from rsigym.platform.home import home
+from tests.local.sandbox.root_file_system import make_root
 
 NO_NETWORK = NetworkMode.NO_NETWORK
 
 
-@pytest.fixture(params=["bubblewrap", "process"])
-def isolation(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Isolation:
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RSIGYM_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture(params=["bubblewrap", "process"])
+def isolation(request: pytest.FixtureRequest) -> Isolation:
     try:
         return choose_isolation(request.param)
     except OperatorError as error:
@@ -35,7 +39,9 @@ def environment(
     dockerfile: str = "FROM scratch\n",
     config: EnvironmentConfig | None = None,
     mode: NetworkMode = NO_NETWORK,
+    hosts: Sequence[str] = (),
     env: dict[str, str] | None = None,
+    **more: Any,
 ) -> SandboxEnvironment:
     (root / "environment").mkdir(exist_ok=True)
     (root / "environment" / "Dockerfile").write_text(dockerfile)
@@ -45,10 +51,11 @@ def environment(
         session_id="session",
         trial_paths=TrialPaths(root / "trial"),
         task_env_config=config or EnvironmentConfig(network_mode=mode),
-        network_policy=NetworkPolicy(network_mode=mode),
+        network_policy=NetworkPolicy(network_mode=mode, allowed_hosts=list(hosts)),
         persistent_env=env,
         isolation=isolation,
         sandboxes=str(home() / "sandboxes"),
+        **more,
     )
 
 
@@ -182,6 +189,79 @@ def test_compose_is_refused(tmp_path: Path) -> None:
     (tmp_path / "environment" / "docker-compose.yaml").write_text("services: {}")
     with pytest.raises(ServiceFailure, match=r"docker-compose\.yaml"):
         environment(tmp_path)
+
+
+def test_what_run_lines_leave_is_there_at_the_start(tmp_path: Path, bubblewrap: Isolation) -> None:
+    async def work(sandbox: SandboxEnvironment) -> None:
+        assert (await sandbox.exec("cat made.txt; tool")).stdout == "made\nran\n"
+
+    dockerfile = (
+        "FROM scratch\nWORKDIR /app/in\nRUN echo made > made.txt && mkdir -p ~/.local/bin\n"
+        "COPY tool /home/user/.local/bin/\nRUN chmod +x ~/.local/bin/tool\n"
+    )
+    (tmp_path / "environment").mkdir()
+    (tmp_path / "environment/tool").write_text("#!/bin/bash\necho ran\n")
+    for _ in range(2):
+        inside(environment(tmp_path, bubblewrap, dockerfile=dockerfile), work)
+    assert len(list((home() / "builds").glob("*.tar"))) == 1
+
+
+def test_run_lines_need_isolation(tmp_path: Path) -> None:
+    with pytest.raises(ServiceFailure, match="RUN lines") as refused:
+        environment(tmp_path, "process", dockerfile="FROM scratch\nRUN true\n")
+    assert refused.value.side == "task"
+
+
+def test_a_task_may_start_from_a_template(folder: Path, bubblewrap: Isolation) -> None:
+    root = make_root(folder / "small" / "rootfs", python=False)
+    (root.parent / "template.json").write_text('{"env": {"A": "template"}, "workdir": "/opt"}')
+    templates = {"small:1": str(root.parent)}
+
+    async def work(sandbox: SandboxEnvironment) -> None:
+        seen = await sandbox.exec("pwd; cat tool /etc/os-release; echo $A $B")
+        assert seen.stdout == "/opt\nof the template\nNAME=Small\ntemplate template!\n"
+
+    dockerfile = "FROM small:1\nENV B=$A!\n"
+    inside(environment(folder, bubblewrap, dockerfile=dockerfile, templates=templates), work)
+
+
+ALLOWLIST, PUBLIC = NetworkMode.ALLOWLIST, NetworkMode.PUBLIC
+
+
+def test_the_internet_is_there_as_far_as_the_task_asks_and_the_run_grants(
+    tmp_path: Path, bubblewrap: Isolation
+) -> None:
+    async def status(sandbox: SandboxEnvironment, host: str) -> str:
+        ask = f"exec 3<>/dev/tcp/127.0.0.1/3128 && echo -e 'CONNECT {host} HTTP/1.1\\r\\n\\r' >&3"
+        answer = await sandbox.exec(f"{ask} && head -1 <&3")
+        return (answer.stdout or "").partition(" ")[2][:3]
+
+    async def work(sandbox: SandboxEnvironment) -> None:
+        assert await status(sandbox, "other.invalid:443") == "403"
+        assert await status(sandbox, "here.invalid:443") == "502"  # allowed, and there is none
+        assert await status(sandbox, "127.0.0.1:80") == "403"
+        await sandbox.set_network_policy(NetworkPolicy(network_mode=PUBLIC))
+        assert await status(sandbox, "127.0.0.1:80") == "403"
+        await sandbox.set_network_policy(NetworkPolicy(network_mode=NO_NETWORK))
+        assert await status(sandbox, "here.invalid:443") == ""
+
+    hosts = ["here.invalid", "127.0.0.1"]
+    inside(environment(tmp_path, bubblewrap, mode=ALLOWLIST, hosts=hosts, internet=True), work)
+
+
+@pytest.mark.parametrize("mode", [PUBLIC, ALLOWLIST])
+def test_what_the_run_does_not_grant_is_refused_later_too(
+    tmp_path: Path, mode: NetworkMode
+) -> None:
+    made = environment(tmp_path)
+    with pytest.raises(ServiceFailure, match="have no internet"):
+        asyncio.run(made.set_network_policy(NetworkPolicy(network_mode=mode)))
+
+
+def test_plain_processes_cannot_be_kept_to_a_list(tmp_path: Path) -> None:
+    environment(tmp_path, mode=PUBLIC, internet=True)
+    with pytest.raises(ServiceFailure, match="no host can be kept"):
+        environment(tmp_path, mode=ALLOWLIST, hosts=["a.test"], internet=True)
 
 
 @pytest.mark.parametrize("line", ["WORKDIR /srv", "COPY Dockerfile /etc/", "WORKDIR /app/../usr"])

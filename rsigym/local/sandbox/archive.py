@@ -1,4 +1,7 @@
-"""The supervisor as one file: compiled by the Python that will run it, which halves its start."""
+"""The supervisor as one file: compiled for this machine's Python, which halves its start.
+
+The sources are packed beside it, for a template whose own Python is of another version.
+"""
 
 import subprocess
 from functools import cache
@@ -19,15 +22,17 @@ with zipfile.ZipFile(packed, "w") as archive, tempfile.TemporaryDirectory() as f
     names = [name for name in os.listdir(sys.argv[1]) if name.endswith(".py")]
     sources = {f"inside/{name}c": os.path.join(sys.argv[1], name) for name in names}
     for name, source in {**sources, "__main__.pyc": main}.items():
-        py_compile.compile(source, compiled, name, doraise=True)
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(source, compiled, name, doraise=True, invalidation_mode=unchecked)
         archive.write(compiled, name)
+        archive.write(source, name.removesuffix("c"))
 sys.stdout.buffer.write(packed.getvalue())
 """
 
 
 @cache
 def supervisor_archive(interpreter: Interpreter) -> bytes:
-    """`inside`, packed so that `interpreter` runs it with nothing installed.
+    """`inside`, packed so that a Python runs it with nothing installed, soonest `interpreter`.
 
     Raises:
         OperatorError: The interpreter does not compile it.

@@ -1,9 +1,9 @@
 """How bubblewrap is called: a sandbox with its own namespaces, file system and user."""
 
-import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,13 +15,13 @@ from rsigym.local.sandbox.host import as_user, substitute_for_root
 from rsigym.local.sandbox.interpreter import Interpreter, choose_interpreter
 from rsigym.local.sandbox.layout import FOLDERS, Layout
 from rsigym.local.sandbox.limits import MIB, Limits
+from rsigym.local.sandbox.rootfs import show_host, show_root
 from rsigym.local.sandbox.seccomp import seccomp_program
+from rsigym.local.sandbox.template import BASE, Template
 from rsigym.platform.errors import OperatorError
 
 __all__ = ["Bubblewrap", "find_bubblewrap"]
 
-_SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "localtime", "ssl/certs")
 _SHARED_MEMORY_MB = 64  # Docker's default for /dev/shm
 
 
@@ -56,9 +56,8 @@ class Bubblewrap:
         layout: Layout,
         limits: Limits,
         interpreter: Interpreter,
+        template: Template,
         given: Handed,
-        *,
-        network: bool,
     ) -> list[str]:
         """The words that run what is appended to them as PID 1 of a sandbox.
 
@@ -66,23 +65,27 @@ class Bubblewrap:
             layout: Its folders, where they are the host's.
             limits: What it may use.
             interpreter: Shown inside where it is not part of the system.
+            template: The system that it sees.
             given: What it is handed as descriptors.
-            network: Whether it shares the host's network.
         """
         disk_mb = self.disk_mb(limits)
         words = [self.program, *_namespaces(self.no_nesting)]
         words += [] if disk_mb is None else disk.root(disk_mb)
-        words += [*_system(), *_shared_memory(limits)]
-        for name in (*_ETC, *(["resolv.conf"] if network else [])):
-            words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        words += [*_system(template), *_shared_memory(limits)]
         for path, descriptor in given.files.items():
             words += ["--ro-bind-data", str(descriptor), path]
         words += _folders_of(layout) if disk_mb is None else disk.folders(disk_mb)
         words += ["--symlink", "../tmp", "/var/tmp"]
-        words += _installation(interpreter)  # after the folders: it may lie in one of that name
+        if template.root is None:
+            words += _installation(interpreter)  # after the folders: it may lie in one of that name
         words += ["--remount-ro", "/dev", "--remount-ro", "/"]
         words += ["--info-fd", str(given.info), *_filtered(given.system_calls)]
-        return [*words, *(["--share-net"] if network else []), "--chdir", "/", "--"]
+        return [*words, "--chdir", "/", "--"]
+
+    def complaint(self, template: Template, check: Sequence[str]) -> str:
+        """What is printed last when `check` fails in a template's system; nothing if it works."""
+        words = [self.program, *_namespaces(self.no_nesting), *_system(template)]
+        return _complaint(words, check)
 
 
 @cache
@@ -105,7 +108,7 @@ def find_bubblewrap() -> Bubblewrap:
     version = version.strip().removeprefix("bubblewrap ")
     complaint = ""
     for no_nesting, own_disk in ((True, disk.can_be_named()), (True, False), (False, False)):
-        complaint = _complaint(program, no_nesting, own_disk)
+        complaint = _complaint_here(program, no_nesting, own_disk)
         if complaint == "":
             return Bubblewrap(program, version, no_nesting, own_disk)
     raise OperatorError(
@@ -114,17 +117,20 @@ def find_bubblewrap() -> Bubblewrap:
     )
 
 
-def _complaint(program: str, no_nesting: bool, own_disk: bool) -> str:
-    user = substitute_for_root()
-    interpreter = choose_interpreter(user)
-    words = [program, *_namespaces(no_nesting), *(disk.root(1) if own_disk else []), *_system()]
-    words += [*_installation(interpreter), *(disk.folders(1) if own_disk else [])]
+def _complaint_here(program: str, no_nesting: bool, own_disk: bool) -> str:
+    interpreter = choose_interpreter(substitute_for_root())
+    words = [program, *_namespaces(no_nesting), *(disk.root(1) if own_disk else [])]
+    words += [*_system(BASE), *_installation(interpreter), *(disk.folders(1) if own_disk else [])]
     check = "import ctypes, socket\n" + (disk.CHECK if own_disk else "")
+    return _complaint(words, [str(interpreter.path), "-I", "-S", "-c", check])
+
+
+def _complaint(words: list[str], check: Sequence[str]) -> str:
     try:
         with memory_file(seccomp_program() or b"") as system_calls:
             words += _filtered(system_calls if seccomp_program() else None)
             result = subprocess.run(
-                [*as_user(user), *words, "--", str(interpreter.path), "-I", "-S", "-c", check],
+                [*as_user(substitute_for_root()), *words, "--", *check],
                 check=False,
                 capture_output=True,
                 text=True,
@@ -176,15 +182,9 @@ def _installation(interpreter: Interpreter) -> list[str]:
     return [] if prefix is None else ["--ro-bind", str(prefix), str(prefix)]
 
 
-def _system() -> list[str]:
-    words = ["--ro-bind", "/usr", "/usr"]
-    for name in _SYSTEM:
-        path = Path("/", name)
-        if path.is_symlink():
-            words += ["--symlink", os.readlink(path), str(path)]
-        elif path.is_dir():
-            words += ["--ro-bind", str(path), str(path)]
-    return [*words, "--proc", "/proc", "--dev", "/dev"]
+def _system(template: Template) -> list[str]:
+    words = show_host() if template.root is None else show_root(template.root)
+    return [*words, *template.binds, "--proc", "/proc", "--dev", "/dev"]
 
 
 def _shared_memory(limits: Limits) -> list[str]:

@@ -4,17 +4,19 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rsigym.local.sandbox.descriptors import memory_file, unnamed_copy
 from rsigym.local.sandbox.launch import base_environment
-from rsigym.local.sandbox.layout import WORKDIR, Layout
+from rsigym.local.sandbox.layout import Layout
 from rsigym.local.sandbox.limits import Limits
+from rsigym.local.sandbox.outlet import Outlet
 from rsigym.local.sandbox.process import Exit, Process, spawn
 from rsigym.local.sandbox.runtime import Runtime
+from rsigym.local.sandbox.template import Template
 from rsigym.platform.errors import ServiceFailure
 
 __all__ = ["Commands", "ExecResult"]
@@ -50,6 +52,8 @@ class Commands:
     _runtime: Runtime
     _layout: Layout
     _limits: Limits
+    _template: Template
+    _outlet: Outlet
 
     async def exec(
         self,
@@ -58,7 +62,7 @@ class Commands:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
-        stdin: bytes | Path | None = None,
+        stdin: bytes | Path | int | None = None,
         user: str | None = None,
     ) -> ExecResult:
         """Runs `bash -c command` in a session of its own and waits until it ends.
@@ -68,10 +72,11 @@ class Commands:
 
         Args:
             command: The text for bash, at most 128 KiB.
-            cwd: Its working directory, by default /app.
+            cwd: Its working directory, by default the template's, which is /app.
             env: Environment variables on top of the sandbox's own.
             timeout_s: Its time, kept by the supervisor.
-            stdin: Its input, or a host file with it; by default there is none.
+            stdin: Its input, a host file with it, or a descriptor of a file that has no name; by
+                default there is none.
             user: For callers that have to name one; "root" means the one user too.
 
         Raises:
@@ -89,7 +94,7 @@ class Commands:
                 [source, *sinks],
                 timeout_s,
                 argv=["/bin/bash", "-c", self._layout.rewrite(command)],
-                cwd=self._layout.path(cwd or WORKDIR),
+                cwd=self._layout.path(cwd or self._template.workdir),
                 env=self._environment(env or {}),
             )
             stdout, stderr = map(self._output, sinks, message["cut"])
@@ -115,7 +120,7 @@ class Commands:
         Args:
             command: The text for bash, at most 128 KiB.
             argv: A program and its arguments instead.
-            cwd: Its working directory, by default /app.
+            cwd: Its working directory, by default the template's, which is /app.
             env: Environment variables on top of the sandbox's own.
             stdin: Whether `Process.write` is its input; by default there is none.
             pty: The columns and rows of a terminal that is its input and output.
@@ -130,7 +135,7 @@ class Commands:
             return await spawn(
                 self._runtime.channel,
                 [self._layout.rewrite(word) for word in words],
-                cwd=self._layout.path(cwd or WORKDIR),
+                cwd=self._layout.path(cwd or self._template.workdir),
                 env=self._environment(terminal | dict(env or {})),
                 stdin=stdin,
                 pty=pty,
@@ -176,10 +181,14 @@ class Commands:
         return answer.message
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        """All environment variables of a command; the caller's win."""
         own = {name: self._layout.rewrite(value) for name, value in more.items()}
-        return base_environment(self._layout) | own
+        base = base_environment(self._layout) | dict(self._template.env)
+        return base | self._outlet.environment | own
 
-    def _input(self, stdin: bytes | Path | None) -> AbstractContextManager[int]:
+    def _input(self, stdin: bytes | Path | int | None) -> AbstractContextManager[int]:
+        if isinstance(stdin, int):
+            return nullcontext(stdin)
         if isinstance(stdin, Path):
             return unnamed_copy(stdin, self._layout.folder)
         return memory_file(stdin or b"")

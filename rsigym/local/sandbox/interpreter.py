@@ -10,10 +10,11 @@ from pathlib import Path
 from rsigym.local.sandbox.host import may_enter
 from rsigym.platform.errors import OperatorError
 
-__all__ = ["Interpreter", "choose_interpreter"]
+__all__ = ["CHECK", "Interpreter", "choose_interpreter"]
 
 SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
-_CHECK = "import ctypes, json, socket, sys; sys.exit(sys.version_info < (3, 10))"
+CHECK = "import ctypes, json, socket, sys; sys.exit(sys.version_info < (3, 10))"
+"""What a supervisor's Python has to be able to run."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def choose_interpreter(user: int | None) -> Interpreter:
 def _works(python: Path) -> bool:
     try:
         check = subprocess.run(
-            [python, "-I", "-S", "-c", _CHECK], check=False, capture_output=True, timeout=30
+            [python, "-I", "-S", "-c", CHECK], check=False, capture_output=True, timeout=30
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -4,6 +4,7 @@ import asyncio
 import json
 import platform
 from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -17,8 +18,9 @@ from rsigym.local.sandbox.interpreter import Interpreter, choose_interpreter
 from rsigym.local.sandbox.isolation import Isolation
 from rsigym.local.sandbox.layout import HOME, Layout
 from rsigym.local.sandbox.limits import Limits
+from rsigym.local.sandbox.template import Template
 
-__all__ = ["Launched", "base_environment", "launch", "rlimits"]
+__all__ = ["Launched", "base_environment", "launch", "python_words", "rlimits", "search_path"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -53,9 +55,9 @@ async def launch(
     layout: Layout,
     isolation: Isolation,
     limits: Limits,
+    template: Template,
     *,
     user: int | None,
-    network: bool,
     channel: int,
     diagnosis: int,
 ) -> Launched:
@@ -67,12 +69,12 @@ async def launch(
         layout: The sandbox's folders.
         isolation: What keeps it apart.
         limits: What its commands may use.
+        template: The system that they see.
         user: Whose it is on the host, or None for the user of this process.
-        network: Whether it shares the host's network.
         channel: The descriptor of the supervisor's end of its channel.
         diagnosis: The descriptor that gets bubblewrap's and the supervisor's complaints.
     """
-    interpreter = _interpreter(layout)
+    interpreter = _interpreter(isolation)
     archive = await asyncio.to_thread(supervisor_archive, interpreter)
     config = {
         "rlimits": rlimits(limits, isolation),
@@ -83,7 +85,7 @@ async def launch(
         if isolation == "bubblewrap":
             given = stack.enter_context(handed(archive))
             wrap = find_bubblewrap().command
-            wrapped = wrap(layout, limits, interpreter, given, network=network)
+            wrapped = wrap(layout, limits, interpreter, template, given)
             words = [*as_user(user), *wrapped]
             supervisor, passed, told = SUPERVISOR, [channel, *given.all], given.told
         else:
@@ -92,7 +94,8 @@ async def launch(
             words, supervisor, passed, told = [], str(layout.supervisor), [channel], None
         process = await asyncio.create_subprocess_exec(
             *words,
-            *(str(interpreter.path), "-I", "-S", supervisor, str(channel), json.dumps(config)),
+            *python_words(template, isolation),
+            *("-I", "-S", supervisor, str(channel), json.dumps(config)),
             stdin=DEVNULL,
             stdout=DEVNULL,
             stderr=diagnosis,
@@ -109,10 +112,8 @@ def base_environment(layout: Layout) -> dict[str, str]:
 
     `RSIGYM_SANDBOX_ROOT` is what stands before `/app` and the like: empty where they exist.
     """
-    interpreter = _interpreter(layout)
-    extra = "" if interpreter.prefix is None else f":{interpreter.path.parent}"
     return {
-        "PATH": _PATH + extra,
+        "PATH": search_path("process" if layout.mapped else "bubblewrap"),
         "HOME": layout.path(HOME),
         "USER": "user",
         "LOGNAME": "user",
@@ -123,8 +124,19 @@ def base_environment(layout: Layout) -> dict[str, str]:
     }
 
 
-def _interpreter(layout: Layout) -> Interpreter:
-    return choose_interpreter(None if layout.mapped else substitute_for_root())
+def search_path(isolation: Isolation) -> str:
+    """The PATH of a command: the system's folders, and the interpreter's where that is another."""
+    interpreter = _interpreter(isolation)
+    return _PATH if interpreter.prefix is None else f"{_PATH}:{interpreter.path.parent}"
+
+
+def python_words(template: Template, isolation: Isolation) -> Sequence[str]:
+    """The words that run the supervisor's interpreter in a sandbox."""
+    return template.python or [str(_interpreter(isolation).path)]
+
+
+def _interpreter(isolation: Isolation) -> Interpreter:
+    return choose_interpreter(None if isolation == "process" else substitute_for_root())
 
 
 def rlimits(limits: Limits, isolation: Isolation) -> dict[str, int]:

@@ -17,6 +17,7 @@ from rsigym.local.sandbox.launch import Launched, launch
 from rsigym.local.sandbox.layout import Layout
 from rsigym.local.sandbox.limits import Limits
 from rsigym.local.sandbox.owners import Claim, remove_folder, sweep
+from rsigym.local.sandbox.template import Template
 from rsigym.platform.errors import OperatorError, ServiceFailure
 
 __all__ = ["Runtime"]
@@ -32,14 +33,14 @@ class Runtime:
         layout: Its folders.
     """
 
-    def __init__(self, folder: Path, isolation: Isolation, limits: Limits, *, network: bool):
+    def __init__(self, folder: Path, isolation: Isolation, limits: Limits, template: Template):
         self._name = uuid.uuid4().hex
         self._user = user_of_its_own() if isolation == "bubblewrap" else None
         mapped = isolation == "process"
         self.layout = Layout(_storage(folder.resolve(), self._user, self._name), mapped)
         self._isolation: Isolation = isolation
         self._limits = limits
-        self._network = network
+        self._template = template
         self._claim: Claim | None = None
         self._cgroup = Cgroup(())
         self._diagnosis: int | None = None
@@ -128,8 +129,8 @@ class Runtime:
                 self.layout,
                 self._isolation,
                 self._limits,
+                self._template,
                 user=self._user,
-                network=self._network,
                 channel=there.fileno(),
                 diagnosis=self._diagnosis,
             )

@@ -12,9 +12,8 @@ import pytest
 from rsigym.local.e2b.process import E2BServer, e2b_server
 from rsigym.local.sandbox import Isolation
 from tests.local.e2b.sdk import Endpoint, api, environment, sandbox
-from tests.local.sandbox.conftest import bubblewrap, folder
 
-__all__ = ["api", "bubblewrap", "endpoint", "environment", "folder", "sandbox", "server"]
+__all__ = ["api", "endpoint", "environment", "sandbox", "server"]
 
 
 @pytest.fixture(scope="session")

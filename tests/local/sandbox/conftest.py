@@ -1,15 +1,10 @@
 """Both isolations, and a home of the tests' own."""
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rsigym.local.sandbox import Isolation, choose_isolation
-from rsigym.platform.errors import OperatorError
+from rsigym.local.sandbox import Isolation
 
 
 @pytest.fixture(autouse=True)
@@ -19,27 +14,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-@pytest.fixture(scope="session")
-def bubblewrap() -> Isolation:
-    """Skips where there is no bubblewrap."""
-    try:
-        return choose_isolation("bubblewrap")
-    except OperatorError as error:
-        pytest.skip(str(error))
-
-
 @pytest.fixture(params=["bubblewrap", "process"])
 def isolation(request: pytest.FixtureRequest) -> Isolation:
     """Each isolation in turn, for what both promise."""
     if request.param == "process":
         return "process"
     return request.getfixturevalue("bubblewrap")
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that any user may enter, so that root's sandboxes keep their files in it too."""
-    made = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    os.chmod(made, 0o755)
-    yield made
-    shutil.rmtree(made)

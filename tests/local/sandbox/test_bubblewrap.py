@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import rsigym
-from rsigym.local.sandbox import Isolation, Sandbox, interpreter
+from rsigym.local.sandbox import Isolation, interpreter
 from rsigym.local.sandbox.host import USERS
 from rsigym.local.sandbox.layout import FOLDERS
 from rsigym.platform.errors import OperatorError
@@ -203,18 +203,6 @@ def test_an_ordinary_user_has_sandboxes_too(folder: Path):
     assert first == str(b"1000\n")
     assert second == str(b"in") + " out"
     assert sorted(ast.literal_eval(left)) == ["home", "in", "out"]
-
-
-@on_loop
-async def test_a_shared_network_is_the_hosts(tmp_path: Path, bubblewrap: Isolation):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        sandbox = Sandbox(tmp_path / "sandbox", isolation=bubblewrap, network=True)
-        async with sandbox:
-            assert await output(sandbox, f"exec 3<>/dev/tcp/127.0.0.1/{port}; echo in") == "in"
-            with await sandbox.listen(8080):
-                address = sandbox.address(8080).replace(":", "/")
-                assert await output(sandbox, f"exec 3<>/dev/tcp/{address}; echo in") == "in"
 
 
 @on_loop
