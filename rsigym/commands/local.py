@@ -23,6 +23,7 @@ Point the tinker SDK at it with the two lines that it prints.
 
 _E2B_EXAMPLES = """\
   rsigym local e2b --port 8001
+  rsigym local e2b --internet
 
 Point the e2b SDK at it with the three lines that it prints.
 """
@@ -52,6 +53,12 @@ def add_to(commands: Subparsers) -> None:
         help="what keeps sandboxes apart; auto falls back to plain processes where bubblewrap "
         "does not work",
     )
+    e2b.add_argument(
+        "--internet",
+        action="store_true",
+        help="let sandboxes that ask for it reach public hosts, through a proxy; by default none "
+        "reaches anything",
+    )
 
 
 def _tinker(arguments: argparse.Namespace) -> int:
@@ -71,7 +78,7 @@ def _e2b(arguments: argparse.Namespace) -> int:
     from rsigym.local.e2b.process import serve
 
     with end_as_interrupt():
-        serve(sandbox=arguments.sandbox, port=arguments.port)
+        serve(sandbox=arguments.sandbox, internet=arguments.internet, port=arguments.port)
     return 0
 
 

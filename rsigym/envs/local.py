@@ -131,7 +131,7 @@ def _open(
         fingerprint=setup.fingerprint,
     )
     sandboxes = SandboxService(
-        E2BClient(lambda: _e2b_address(setup.isolation)),
+        E2BClient(lambda: _e2b_address(setup.isolation, run.permissions)),
         Terms(setup.prices.sandbox_millisecond),
         lambda: ledger.balance(run_id).free,
         lambda: run.permissions,
@@ -216,13 +216,14 @@ def _tinker_address(models: dict[str, Path]) -> tuple[str, str]:
     return server.url, server.api_key
 
 
-def _e2b_address(isolation: Isolation) -> E2BAddress:
+def _e2b_address(isolation: Isolation, permissions: Permissions) -> E2BAddress:
     """Another E2B endpoint if the operator names one, else this machine's own."""
     url = os.environ.get("E2B_API_URL")
     if url:
         key = os.environ.get("E2B_API_KEY", "")
         return E2BAddress(url, key, os.environ.get("E2B_SANDBOX_URL"))
-    server = shared_e2b_server(isolation)
+    grant = permissions.sandbox
+    server = shared_e2b_server(isolation, internet=grant is not None and grant.internet)
     return E2BAddress(server.url, server.api_key, server.url)
 
 

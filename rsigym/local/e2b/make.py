@@ -2,49 +2,102 @@
 
 import tempfile
 import uuid
+from functools import partial
 from pathlib import Path
 
 from rsigym.local.e2b.bodies import Network
 from rsigym.local.e2b.errors import ApiError
 from rsigym.local.e2b.settings import Settings
-from rsigym.local.sandbox import Isolation, Limits, Sandbox
+from rsigym.local.sandbox import Egress, Isolation, Limits, Sandbox
+from rsigym.local.sandbox.template import BASE, Template
+from rsigym.local.sandbox.templates import Templates
 from rsigym.local.sandbox.warm import Warm
+from rsigym.platform.errors import BadCall
 
-__all__ = ["LIMITS", "TEMPLATES", "Maker"]
+__all__ = ["LIMITS", "Maker"]
 
 LIMITS = Limits()
 """What each sandbox may use."""
 
-TEMPLATES = ("base",)
-"""What a sandbox can be made from: the host's programs."""
+_EVERYWHERE = "0.0.0.0/0"
 
 
 class Maker:
-    """Makes sandboxes without a network, whatever their callers ask; keeps a few started."""
+    """Makes sandboxes that go no further than the server's grant; keeps a few of "base" started."""
 
     def __init__(self, settings: Settings):
         """Made on the loop that the sandboxes are used on."""
         self._isolation: Isolation = settings.isolation
-        self._warm = Warm(self._new, settings.warm)
+        self._grant = Egress.public() if settings.internet else Egress.none()
+        self._templates = Templates()
+        self._warm = Warm(partial(self._new, BASE), settings.warm)
 
     async def make(self, template: str, network: Network) -> Sandbox:
         """A started sandbox, the caller's from now on.
 
         Raises:
-            ApiError: 404: there is no such template.
+            ApiError: 404: there is no such template. 400, 501: as `set_network`.
             OperatorError, ServiceFailure: It did not start.
         """
-        if template not in TEMPLATES:
-            raise ApiError(404, f"template {template!r} not found: there is {TEMPLATES[0]}")
-        return await self._warm.take()
+        try:
+            chosen = await self._templates.get(template)
+        except BadCall as error:
+            raise ApiError(404, error.message) from error
+        asked = _asked(network)
+        sandbox = await self._started(chosen)
+        try:
+            await sandbox.set_egress(asked)
+        except BaseException:
+            await sandbox.close()
+            raise
+        return sandbox
 
     async def set_network(self, sandbox: Sandbox, network: Network) -> None:
-        """Nothing opens: the server gives its sandboxes no network."""
+        """Give a sandbox what it asks for, of what the server grants.
+
+        Raises:
+            ApiError: 400: what it asks for cannot be read. 501: it cannot be done.
+        """
+        await sandbox.set_egress(_asked(network))
+
+    def opens(self, network: Network) -> bool:
+        """Whether it makes a sandbox reach anything."""
+        return not (self._grant & _asked(network)).is_none
 
     async def close(self) -> None:
         """Ends the sandboxes that nobody has taken."""
         await self._warm.close()
 
-    def _new(self) -> Sandbox:
+    async def _started(self, template: Template) -> Sandbox:
+        if template is BASE:
+            return await self._warm.take()
+        sandbox = self._new(template)
+        await sandbox.start()
+        return sandbox
+
+    def _new(self, template: Template) -> Sandbox:
         folder = Path(tempfile.gettempdir()) / f"rsigym-e2b-{uuid.uuid4().hex}"
-        return Sandbox(folder, isolation=self._isolation, limits=LIMITS)
+        return Sandbox(
+            folder,
+            isolation=self._isolation,
+            limits=LIMITS,
+            template=template,
+            egress=self._grant,
+        )
+
+
+def _asked(network: Network) -> Egress:
+    """A request in E2B's terms. Names and ranges that it allows stay open in what it denies."""
+    if others := {*network.deny_out} - {_EVERYWHERE}:
+        raise ApiError(
+            501,
+            f"local sandboxes cannot leave out {', '.join(sorted(others))} alone: deny "
+            f"{_EVERYWHERE} and name what stays open in allow_out",
+        )
+    closed = network.allow_internet_access is False or network.deny_out
+    if not closed or _EVERYWHERE in network.allow_out:
+        return Egress.public()
+    try:
+        return Egress.only(network.allow_out)
+    except ValueError as error:
+        raise ApiError(400, f"network.allow_out: {error}") from error

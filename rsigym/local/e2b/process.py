@@ -42,6 +42,7 @@ class E2BServer(ServerProcess):
 def e2b_server(
     *,
     sandbox: Literal["bubblewrap", "auto", "process"] = "bubblewrap",
+    internet: bool = False,
     port: int = 0,
     max_sandboxes: int = 64,
     warm: int = 2,
@@ -50,6 +51,7 @@ def e2b_server(
 
     Args:
         sandbox: What keeps the sandboxes apart; `auto` falls back to plain processes.
+        internet: Whether sandboxes may reach public hosts; if not, none does, whatever it asks.
         port: 0 takes a free one.
         max_sandboxes: Sandboxes at once.
         warm: How many are started before they are asked for, so that creating one is quick.
@@ -58,20 +60,20 @@ def e2b_server(
         OperatorError: bubblewrap does not work here, or the server does not start; it says why.
     """
     isolation = choose_isolation(sandbox)
-    server = E2BServer(Settings(isolation, port, max_sandboxes=max_sandboxes, warm=warm))
+    server = E2BServer(Settings(isolation, internet, port, max_sandboxes, warm))
     try:
         yield server
     finally:
         server.close()
 
 
-def serve(*, sandbox: Literal["bubblewrap", "auto", "process"], port: int) -> None:
+def serve(*, sandbox: Literal["bubblewrap", "auto", "process"], internet: bool, port: int) -> None:
     """Run a server in the foreground until Ctrl-C, and print how to reach it.
 
     Raises:
         OperatorError: It does not start, or it ends by itself.
     """
-    with e2b_server(sandbox=sandbox, port=port) as server:
+    with e2b_server(sandbox=sandbox, internet=internet, port=port) as server:
         for name, value in server.environment.items():
             print(f"{name}={value}", flush=True)
         try:

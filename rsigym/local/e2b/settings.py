@@ -13,6 +13,7 @@ class Settings:
 
     Attributes:
         isolation: What keeps the sandboxes apart.
+        internet: Whether sandboxes may reach public hosts; if not, none does, whatever it asks.
         port: 0 takes a free one.
         max_sandboxes: Sandboxes at once, running and paused; a further one is refused.
         warm: Sandboxes that are started before they are asked for.
@@ -20,6 +21,7 @@ class Settings:
     """
 
     isolation: Isolation
+    internet: bool = False
     port: int = 0
     max_sandboxes: int = 64
     warm: int = 2

@@ -10,6 +10,6 @@ __all__ = ["shared_e2b_server"]
 _servers = SharedServers(E2BServer)
 
 
-def shared_e2b_server(isolation: Isolation) -> E2BServer:
-    """The process's server whose sandboxes are kept apart like this."""
-    return _servers.get(Settings(isolation))
+def shared_e2b_server(isolation: Isolation, *, internet: bool) -> E2BServer:
+    """The process's server whose sandboxes are kept apart like this, and may go so far."""
+    return _servers.get(Settings(isolation, internet))

@@ -32,7 +32,7 @@ def test_a_new_sandbox_is_what_was_asked_for(api: Api) -> None:
 def test_an_unknown_sandbox_and_template_are_not_found(api: Api) -> None:
     with pytest.raises(e2b.SandboxNotFoundException):
         api.Sandbox.connect("i0000000000000000000")
-    with pytest.raises(e2b.SandboxException, match=r"404.*template 'nowhere' not found"):
+    with pytest.raises(e2b.SandboxException, match=r"404.*no template 'nowhere'"):
         api.Sandbox.create("nowhere")
     assert api.Sandbox.kill("i0000000000000000000") is False
 
