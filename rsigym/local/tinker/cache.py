@@ -40,6 +40,18 @@ class PromptCache:
         keys[:, start:end], values[:, start:end] = k.transpose(0, 1), v.transpose(0, 1)
         return keys[:, :end], values[:, :end]
 
+    def resume(self, blocks: Sequence[Tensor]) -> None:
+        """Begin with what `read` gave of another prompt, block after block."""
+        for parts in zip(*blocks, strict=True):
+            known = torch.cat(parts, dim=2)
+            layer = known.new_empty(2, known.shape[1], self.length, known.shape[3])
+            layer[:, :, : known.shape[2]] = known
+            self.layers.append(layer)
+
+    def read(self, start: int, end: int) -> Tensor:
+        """A copy of tokens [start, end), [layers, 2, kv_heads, tokens, dim]."""
+        return torch.stack([layer[:, :, start:end] for layer in self.layers])
+
 
 class DecodeCache:
     """Keys and values of the rows that decode together, each [2, rows, kv_heads, tokens, dim].
