@@ -19,7 +19,7 @@ from rsigym.local.tinker.lora import Adapter
 
 __all__ = ["BLOCK", "Key", "PrefixCache", "keys_of"]
 
-BLOCK = 32
+BLOCK = 16
 """Tokens of a block: how far two prompts agree is rounded down to it."""
 
 type Key = tuple[ReferenceType[Adapter] | None, bytes]
