@@ -2,8 +2,9 @@
 
 A step gives one token to every running row and reads a bounded stretch of waiting prompts, all in
 one pass through the model, whatever adapter each row uses. A prompt is read once for all its
-samples. Keys and values have a fixed share of memory: when the running rows outgrow it, the one
-that has written least goes back to the head of the queue with what it has, to be read again later.
+samples, and what prompts have in common once for all of them. Keys and values have a fixed share of
+memory: when the running rows outgrow it, the one that has written least goes back to the head of
+the queue with what it has, to be read again later.
 """
 
 from collections.abc import Sequence
