@@ -40,6 +40,18 @@ class PromptCache:
         keys[:, start:end], values[:, start:end] = k.transpose(0, 1), v.transpose(0, 1)
         return keys[:, :end], values[:, :end]
 
+    def resume(self, blocks: Sequence[Tensor]) -> None:
+        """Begin with what `read` gave of another prompt, block after block."""
+        for parts in zip(*blocks, strict=True):
+            _, heads, tokens, dim = parts[0].shape
+            layer = parts[0].new_empty(2, heads, self.length, dim)
+            torch.cat(parts, dim=2, out=layer[:, :, : len(parts) * tokens])
+            self.layers.append(layer)
+
+    def read(self, start: int, end: int) -> Tensor:
+        """A copy of tokens [start, end), [layers, 2, kv_heads, tokens, dim]."""
+        return torch.stack([layer[:, :, start:end] for layer in self.layers])
+
 
 class DecodeCache:
     """Keys and values of the rows that decode together, each [2, rows, kv_heads, tokens, dim].
@@ -156,12 +168,10 @@ class StepAttention:
 
 def _read(chunk: Chunk, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     keys, values = chunk.cache.write(layer, chunk.start, k, v)
-    group = q.shape[1] // k.shape[1]
+    grouped = q.transpose(0, 1).unflatten(0, (k.shape[1], -1))
+    # The query heads of one key head look at the same keys: no key is copied.
+    views = [part[:, None].expand(-1, grouped.shape[1], -1, -1) for part in (keys, values)]
     out = F.scaled_dot_product_attention(
-        q.transpose(0, 1)[None],
-        keys[None].repeat_interleave(group, dim=1),
-        values[None].repeat_interleave(group, dim=1),
-        attn_mask=chunk.mask,
-        is_causal=chunk.mask is None,
+        grouped, *views, attn_mask=chunk.mask, is_causal=chunk.mask is None
     )
-    return out[0].transpose(0, 1)
+    return out.flatten(0, 1).transpose(0, 1)

@@ -1,5 +1,6 @@
 """The state of sampling requests: what was asked, what is being read, what is being written."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from rsigym.local.tinker.architecture import Architecture
 from rsigym.local.tinker.cache import PromptCache
 from rsigym.local.tinker.lora import Adapter
+from rsigym.local.tinker.prefixes import BLOCK, Key, keys_of
 from rsigym.local.tinker.promise import resolve
 from rsigym.local.tinker.specs import EngineError, Sample, SampleResult, SampleSpec
 from rsigym.local.tinker.stopping import StopStrings
@@ -26,6 +28,8 @@ class Request:
     future: Future[SampleResult]
     limit: int
     """Tokens a sample can have: `max_tokens`, or what the context leaves."""
+    cached_tokens: int = 0
+    """Prompt tokens that were not read for it, because they had been read before."""
     samples: dict[int, Sample] = field(default_factory=dict[int, Sample])
     prompt_logprobs: np.ndarray = field(init=False)
     topk_ids: np.ndarray = field(init=False)
@@ -52,6 +56,7 @@ class Request:
                 topk_prompt_logprobs=(self.topk_ids, self.topk_logprobs)
                 if spec.topk_prompt_logprobs
                 else None,
+                cached_tokens=self.cached_tokens,
             )
             resolve(self.future, answer)
 
@@ -105,9 +110,30 @@ class Reading:
         self.tokens: list[int] = [*self.request.spec.prompt.tolist(), *rows[0].tokens]
         self.scored = self.request.scores_prompt and not rows[0].tokens
         self.done = 0
+        self.keys = keys_of(self.tokens, self.request.adapter)
         self.cache = PromptCache(len(self.tokens))
         self.logits: Tensor | None = None
         """Of the token that comes next, [vocab], once the prompt has been read."""
+
+    @property
+    def known_keys(self) -> list[Key]:
+        """Blocks that need not be read if they are known.
+
+        Not all: the last token's logits are wanted, and of a prompt that is scored every token's.
+        """
+        return [] if self.scored else self.keys_until(len(self.tokens) - 1)
+
+    def keys_until(self, end: int) -> list[Key]:
+        """The whole blocks of the first `end` tokens."""
+        return self.keys[: end // BLOCK]
+
+    def resume(self, blocks: Sequence[Tensor]) -> None:
+        """Begin after the blocks, which another prompt has read."""
+        self.cache.resume(blocks)
+        self.done = len(blocks) * BLOCK
+        # A row that was sent back is read again for the engine's sake, not for its asker's.
+        if not self.rows[0].tokens:
+            self.request.cached_tokens = self.done
 
 
 def checked(spec: SampleSpec, shape: Architecture) -> int:

@@ -2,46 +2,40 @@
 
 A step gives one token to every running row and reads a bounded stretch of waiting prompts, all in
 one pass through the model, whatever adapter each row uses. A prompt is read once for all its
-samples. Keys and values have a fixed share of memory: when the running rows outgrow it, the one
-that has written least goes back to the head of the queue with what it has, to be read again later.
+samples, and what prompts have in common once for all of them. Keys and values have a fixed share of
+memory: when the running rows outgrow it, the one that has written least goes back to the head of
+the queue with what it has, to be read again later.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from rsigym.local.tinker.batch import Batch, delta_of
-from rsigym.local.tinker.cache import DecodeCache, PromptCache, bytes_per_token
+from rsigym.local.tinker.batch import Batch
+from rsigym.local.tinker.cache import DecodeCache, bytes_per_token
 from rsigym.local.tinker.choice import choose
-from rsigym.local.tinker.logprobs import likeliest, score
 from rsigym.local.tinker.lora import Adapter
 from rsigym.local.tinker.model import Decoder
+from rsigym.local.tinker.prefixes import BLOCK, PrefixCache
 from rsigym.local.tinker.promise import fail
+from rsigym.local.tinker.prompt_scores import score_chunk
+from rsigym.local.tinker.prompts import Prompts
+from rsigym.local.tinker.room import Room
 from rsigym.local.tinker.rows import Reading, Request, Row, checked
 from rsigym.local.tinker.specs import SampleResult, SampleSpec
 
 __all__ = ["Sampler"]
 
-MAX_ROWS = 64
-"""Rows that decode at once."""
-
-READ_TOKENS = 1024
-"""Prompt tokens read in one step: two thirds of the work of a training micro-batch. Smaller steps
-would not bring the running rows to their end any sooner, unless the prompts are longer than this.
-"""
-
-HEADROOM = 64
-"""Tokens that every row can write after one joins before a row has to be sent back."""
-
 CACHE_BYTES = 2**30
 """Keys and values of the running rows: 23,000 tokens of SmolLM2-135M in float32."""
+
+PREFIX_BYTES = CACHE_BYTES // 2
+"""Keys and values of what prompts began with: 11,000 tokens of SmolLM2-135M in float32."""
 
 
 class Sampler:
@@ -51,22 +45,31 @@ class Sampler:
         decoder: The model.
         folder: Its folder, for the tokenizer that stop strings need.
         cache_bytes: Memory for the keys and values of the running rows.
+        prefix_bytes: Memory for those of prompts that have been read, for others that begin alike.
     """
 
-    def __init__(self, decoder: Decoder, folder: Path, *, cache_bytes: int = CACHE_BYTES):
+    def __init__(
+        self,
+        decoder: Decoder,
+        folder: Path,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        prefix_bytes: int = PREFIX_BYTES,
+    ):
         self.decoder = decoder
         self.folder = folder
         shape = decoder.architecture
-        self.cache_tokens = cache_bytes // bytes_per_token(shape, decoder.dtype)
+        token_bytes = bytes_per_token(shape, decoder.dtype)
+        self.room = Room(cache_bytes // token_bytes)
         self.cache = DecodeCache(shape, decoder.dtype)
-        self.waiting: deque[Reading] = deque()
-        self.reading: list[Reading] = []
+        self.prefixes = PrefixCache(prefix_bytes // (BLOCK * token_bytes))
+        self.prompts = Prompts(self.room, self.prefixes)
         self.rows: list[Row] = []
 
     @property
     def busy(self) -> bool:
         """Whether a step has something to do."""
-        return bool(self.waiting or self.reading or self.rows)
+        return bool(self.prompts or self.rows)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -85,14 +88,14 @@ class Sampler:
         request = Request(spec, adapter, future, limit)
         tokenizer = self.tokenizer if spec.stop_strings else None
         rows = [Row(request, index, tokenizer) for index in range(spec.num_samples)]
-        self.waiting.append(Reading(rows))
+        self.prompts.add(Reading(rows))
 
     def fail_all(self, error: BaseException) -> None:
         """Give every request the error and start afresh."""
         for request in {row.request for row in self._all_rows()}:
             fail(request.future, error)
-        self.waiting.clear()
-        self.reading.clear()
+        self.prompts.clear()
+        self.prefixes.clear()
         self.rows.clear()
         self.cache.clear()
 
@@ -101,7 +104,7 @@ class Sampler:
         """One pass through the model."""
         self._drop_cancelled()
         self._send_back()
-        reads = self._plan_reading()
+        reads = self.prompts.plan(len(self.rows), self._longest())
         if self.rows or reads:
             self.cache.reserve(len(self.rows), self._longest())
             self._run(Batch(self.rows, reads, self.cache))
@@ -110,13 +113,11 @@ class Sampler:
             self.cache.clear()
 
     def _all_rows(self) -> list[Row]:
-        readings = (*self.waiting, *self.reading)
-        return [*self.rows, *(row for reading in readings for row in reading.rows)]
+        return [*self.rows, *(row for reading in self.prompts for row in reading.rows)]
 
     def _drop_cancelled(self) -> None:
         if any(row.request.future.cancelled() for row in self._all_rows()):
-            self.waiting = deque(r for r in self.waiting if not r.request.future.cancelled())
-            self.reading = [r for r in self.reading if not r.request.future.cancelled()]
+            self.prompts.drop_cancelled()
             self._leave([row for row in self.rows if row.request.future.cancelled()])
 
     def _leave(self, gone: Sequence[Row]) -> None:
@@ -127,48 +128,22 @@ class Sampler:
                 self.cache.move(len(self.rows), slot, last.length)
                 self.rows[slot] = last
 
-    def _fits(self, rows: int, longest: int) -> bool:
-        """A single row always fits: the context bounds it."""
-        return rows <= 1 or (rows <= MAX_ROWS and rows * longest <= self.cache_tokens)
-
     def _longest(self) -> int:
         """Tokens of the longest row once it has its next one."""
         return max((row.length + 1 for row in self.rows), default=0)
 
     def _send_back(self) -> None:
-        while not self._fits(len(self.rows), self._longest()):
+        while not self.room.fits(len(self.rows), self._longest()):
             cheapest = min(self.rows, key=lambda row: len(row.tokens))
             self._leave([cheapest])
-            self.waiting.appendleft(Reading([cheapest]))
-
-    def _plan_reading(self) -> list[tuple[Reading, int]]:
-        """Which prompts read how many tokens now: first come, first read."""
-        reads: list[tuple[Reading, int]] = []
-        room = READ_TOKENS
-        begun = iter([reading for reading in self.reading if reading.logits is None])
-        while room and (reading := next(begun, None) or self._start_reading()):
-            count = min(room, len(reading.tokens) - reading.done)
-            reads.append((reading, count))
-            room -= count
-        return reads
-
-    def _start_reading(self) -> Reading | None:
-        """The next prompt in the queue, if its first row will find a place."""
-        if not self.waiting:
-            return None
-        rows = len(self.rows) + len(self.reading) + 1
-        lengths = [len(reading.tokens) for reading in (*self.reading, self.waiting[0])]
-        if not self._fits(rows, max(self._longest(), *lengths) + HEADROOM):
-            return None
-        self.reading.append(self.waiting.popleft())
-        return self.reading[-1]
+            self.prompts.send_back(cheapest)
 
     def _run(self, batch: Batch) -> None:
         hidden = self.decoder.hidden(batch.tokens, batch.positions, batch.attention, batch.delta)
         for reading, chunk in batch.chunks:
             if reading.scored:
-                self._score(reading, hidden[chunk.offset :], chunk.start, chunk.end)
-            reading.done = chunk.end
+                score_chunk(reading, chunk, hidden[chunk.offset :], self.decoder.unembed)
+            self.prompts.has_read(reading, chunk.end)
         if not batch.takers:
             return
         places, delta = batch.taken()
@@ -192,27 +167,9 @@ class Sampler:
             if row.finish_with(token, logprob)
         ]
 
-    def _score(self, reading: Reading, hidden: Tensor, start: int, end: int) -> None:
-        """Log-probabilities of the tokens that follow positions start … end - 1 of the prompt."""
-        request = reading.request
-        end = min(end, len(reading.tokens) - 1)
-        if end <= start:
-            return
-        hidden, unembed = hidden[: end - start], self.decoder.unembed
-        adapter = request.adapter
-        delta = delta_of([] if adapter is None else [(0, len(hidden), adapter)])
-        follows = slice(start + 1, end + 1)
-        if request.spec.prompt_logprobs:
-            targets = torch.tensor(reading.tokens[follows])[:, None]
-            request.prompt_logprobs[follows] = score(unembed, delta, hidden, targets)[:, 0].numpy()
-        if k := request.spec.topk_prompt_logprobs:
-            ids, logprobs = likeliest(unembed, delta, hidden, k)
-            request.topk_ids[follows] = ids.numpy().astype(np.int32)
-            request.topk_logprobs[follows] = logprobs.numpy()
-
     def _seat(self) -> None:
         """Give the rows of prompts that have been read their first token, and a slot."""
-        joining = self._take_ready()
+        joining = self.prompts.take_ready(len(self.rows), self._longest())
         if not joining:
             return
         logits = torch.stack([logits for _, _, logits in joining])
@@ -223,17 +180,3 @@ class Sampler:
         for row, cache in staying:
             self.cache.adopt(len(self.rows), cache)
             self.rows.append(row)
-
-    def _take_ready(self) -> list[tuple[Row, PromptCache, Tensor]]:
-        """Rows whose prompts have been read, as many as find a place; oldest prompts first."""
-        ready: list[tuple[Row, PromptCache, Tensor]] = []
-        longest = self._longest()
-        for reading in list(self.reading):
-            if reading.logits is None:
-                continue
-            longest = max(longest, len(reading.tokens))
-            while reading.rows and self._fits(len(self.rows) + len(ready) + 1, longest + HEADROOM):
-                ready.append((reading.rows.pop(0), reading.cache, reading.logits))
-            if not reading.rows:
-                self.reading.remove(reading)
-        return ready

@@ -134,8 +134,11 @@ class SampleResult:
         prompt_logprobs: float32 [P] when asked for; the first is NaN, as nothing precedes it.
         topk_prompt_logprobs: When asked for, token ids int32 [P, k] and logprobs float32 [P, k],
             likeliest first; the first row is -1 and NaN.
+        cached_tokens: Leading prompt tokens that were not read, because another prompt that began
+            with them had been.
     """
 
     samples: list[Sample] = field(default_factory=list[Sample])
     prompt_logprobs: np.ndarray | None = None
     topk_prompt_logprobs: tuple[np.ndarray, np.ndarray] | None = None
+    cached_tokens: int = 0

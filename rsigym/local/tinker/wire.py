@@ -91,7 +91,10 @@ def sample_answer(result: SampleResult, *, scored: int | None) -> Answer:
         result: What the engine sampled.
         scored: How many of the last prompt tokens to report logprobs for; None reports all.
     """
-    message = pb.SampleResponse(sequences=[_sequence(sample) for sample in result.samples])
+    message = pb.SampleResponse(
+        sequences=[_sequence(sample) for sample in result.samples],
+        prompt_cache_hit_tokens=result.cached_tokens,
+    )
     if result.prompt_logprobs is not None:
         message.prompt_logprobs = _float_bytes(_last(result.prompt_logprobs, scored))
     if result.topk_prompt_logprobs is not None:

@@ -56,6 +56,20 @@ def test_a_checkpoint_samples_what_it_was_trained_on_the_moment_training_ends(
     assert trained.get_base_model() == "tiny"
 
 
+def test_a_prompt_that_begins_like_an_earlier_one_says_how_much_was_cached(
+    base: "tinker.SamplingClient",
+) -> None:
+    prompt = [7 + i % 90 for i in range(80)]
+    settings: dict[str, Any] = {"max_tokens": 2, "temperature": 0.0}
+    first, again, longer = (
+        submit(base, tokens, 2, **settings).result(60)
+        for tokens in (prompt, prompt, [*prompt, *prompt])
+    )
+    hits = [answer.prompt_cache_hit_tokens for answer in (first, again, longer)]
+    assert hits == [0, 64, 80]
+    assert [it.tokens for it in again.sequences] == [it.tokens for it in first.sequences]
+
+
 def test_a_sampler_keeps_its_weights_while_training_goes_on(
     trainer: "tinker.TrainingClient", base: "tinker.SamplingClient", data: "list[tinker.Datum]"
 ) -> None:
