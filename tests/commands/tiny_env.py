@@ -67,6 +67,8 @@ def trial(task: str, attempt: int, reward: float | None, folder: Path = Path()) 
 class _Training:
     """A job that does nothing but step and charge."""
 
+    finishes = True
+
     def __init__(self, handle: str, steps: int, folder: Path, jobs: Jobs):
         self.handle = handle
         self.state: JobState = "running"
