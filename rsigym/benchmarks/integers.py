@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from rsigym.benchmarks.integer_sentences import SENTENCES, Split
-from rsigym.benchmarks.tasks import Task
+from rsigym.benchmarks.integer_sentences import SENTENCES
+from rsigym.benchmarks.tasks import Split, Task
 
 __all__ = ["MAX_PROBLEMS", "OPERATIONS", "Operation", "Problem", "owner", "problems", "tasks"]
 
