@@ -29,7 +29,7 @@ _INSTRUCTION = """\
 Answer with the corrected function only, in {name}.py.
 
 {source}
-The test fails: assert {call} == {right!r}, but it {did}.
+{report}
 """
 
 _FUNCTION = "def {name}({parameters}):\n    return {expression}\n"
@@ -60,8 +60,9 @@ class Bug:
 
 def tasks(split: Split, seed: int, count: int) -> list[Task]:
     """The bugs as Harbor tasks, `repair-dev-000` or `repair-off-000` onwards."""
+    reports = table("repair")[split]["reports"]
     return [
-        _task(f"repair-{split[:3]}-{number:03}", bug)
+        _task(f"repair-{split[:3]}-{number:03}", bug, reports[number % len(reports)])
         for number, bug in enumerate(bugs(split, seed, count))
     ]
 
@@ -76,10 +77,10 @@ def bugs(split: Split, seed: int, count: int) -> list[Bug]:
     """
     if count > MAX_BUGS:
         raise ValueError(f"Repair has at most {MAX_BUGS} bugs a split, not {count}")
-    rng = random.Random(f"repair {split} {seed}")
+    rng, said = random.Random(f"repair {split} {seed}"), table("repair")[split]
     columns = [
         _of_function(name, parameters, expression, rng)
-        for name, (parameters, expression) in table("repair")[split].items()
+        for name, (parameters, expression) in said["functions"].items()
     ]
     rng.shuffle(columns)
     rounds = range(max(map(len, columns)))
@@ -151,7 +152,7 @@ def _argument(name: str, rng: random.Random) -> Any:
             return rng.randint(2, 20)
 
 
-def _task(name: str, bug: Bug) -> Task:
+def _task(name: str, bug: Bug, report: str) -> Task:
     arguments, right = bug.visible[0]
     wrong = value(bug.parameters, bug.broken, arguments)
     raised = isinstance(wrong, Exception)
@@ -159,9 +160,7 @@ def _task(name: str, bug: Bug) -> Task:
     instruction = _INSTRUCTION.format(
         name=bug.name,
         source=bug.source(bug.broken),
-        call=_call(bug.name, arguments),
-        right=right,
-        did=did,
+        report=report.format(call=_call(bug.name, arguments), right=repr(right), did=did),
     )
     repaired = bug.source(bug.expression)
     return Task(

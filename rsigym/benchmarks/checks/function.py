@@ -12,7 +12,7 @@ from typing import Any
 
 from reward import decide, text_of
 
-SECONDS, MEMORY = 5, 256 << 20
+SECONDS, MEMORY = 2, 256 << 20
 BUILTINS = {
     function.__name__: function
     for function in (abs, all, any, bool, float, int, len, list, max, min, range, reversed, round)
