@@ -113,8 +113,7 @@ def _bug(
         right, wrong = (value(parameters, each, arguments) for each in (expression, broken))
         if isinstance(right, Exception):
             continue
-        fails = isinstance(wrong, Exception) or wrong != right or type(wrong) is not type(right)
-        (failing if fails else passing).append((arguments, right))
+        (passing if wrong == right else failing).append((arguments, right))
     if len(failing) < 2 or len(failing) + len(passing) < 3:
         return None
     shown, hidden, *failing = failing

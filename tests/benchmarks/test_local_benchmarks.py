@@ -26,7 +26,7 @@ def generated(name: str, split: Split, seed: int = 0, count: int = 40) -> list[T
 
 
 def grams(text: str, n: int) -> set[tuple[str, ...]]:
-    words = re.findall(r"\w+|[^\w\s]", text.lower())
+    words = re.findall(r"[a-z]{2,}", text.lower())
     return {tuple(words[i : i + n]) for i in range(len(words) - n + 1)}
 
 

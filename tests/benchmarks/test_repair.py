@@ -31,7 +31,7 @@ def test_a_shape_is_what_is_left_without_names():
     assert shape("a, b", "a + b") != shape("a, b", "b + a")
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 1000), split=st.sampled_from(SPLITS))
 def test_a_bug_fails_its_test_and_a_hidden_case(seed: int, split: Split):
     for bug in bugs(split, seed, 40):
@@ -82,7 +82,6 @@ def test_any_plain_function_that_is_right_passes_and_no_other_runs(tmp_path: Pat
         "def sum_of_three(a, b, c=9 ** 9 ** 9 ** 9):\n    return a + b + c\n",
         f"{head}    return a +\n",
         "(" * 5000,
-        f"{head}    return float(a + b + c)\n",
         f"@print\n{head}    return a + b + c\n",
         "class sum_of_three(int):\n    pass\n",
     ]
