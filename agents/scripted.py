@@ -15,7 +15,7 @@ from typing import Any
 
 from lessons import LESSONS, Lesson, Record, Seen
 
-__all__ = ["research"]
+__all__ = ["EXAMPLES", "Lab", "research"]
 
 OK, REFUSED = 0, 2
 """Of the observation's `status`."""
@@ -98,14 +98,16 @@ class Lab:
     def free_usd(self) -> float:
         return self.call("budget.balance")["free_usd"]
 
-    def evaluate(self, benchmark: str, model: str, harness: str) -> dict[str, Any]:
+    def evaluate(
+        self, benchmark: str, model: str, harness: str, n_tasks: int = DEVELOPMENT_TASKS
+    ) -> dict[str, Any]:
         """The status of an evaluation on development tasks, once it has ended."""
         handle = self.call(
             "evaluation.submit",
             benchmark=benchmark,
             model=model,
             harness=harness,
-            n_tasks=DEVELOPMENT_TASKS,
+            n_tasks=n_tasks,
         )["handle"]
         self._wait(handle)
         status = self.call("evaluation.status", handle=handle)
