@@ -64,8 +64,15 @@ def test_the_answer_goes_where_the_instruction_says(tmp_path: Path):
 
 
 def test_what_is_said_around_a_code_block_is_no_part_of_the_answer(tmp_path: Path):
-    endpoint = Endpoint(["Here it is:\n```python\nx = 1\n```\nThat is all."])
-    assert run(MINIMAL, endpoint, tmp_path).answer == "x = 1\n"
+    instruction = "Answer with the code only, in answer.txt.\n\nSay it.\n"
+    endpoint = Endpoint(["Here it is:\n```\nx = 1\n```\nThat is all."])
+    assert run(MINIMAL, endpoint, tmp_path, instruction).answer == "x = 1\n"
+
+
+def test_a_block_without_a_language_is_commands_where_no_file_is_named(tmp_path: Path):
+    endpoint = Endpoint(["```\ntouch made\n```", "Done."])
+    ended = run(MINIMAL, endpoint, tmp_path, "Answer with shell commands only.\n\nMake it.\n")
+    assert (ended.work / "made").exists()
 
 
 def test_what_lies_there_is_printed_for_who_reads_the_log(tmp_path: Path):

@@ -1,7 +1,7 @@
 """A minimal harness: the model may run shell commands; its last reply is the answer.
 
-An instruction that begins "Answer with …, in report.txt." says which file the answer belongs in;
-it is answer.txt where none is named.
+An instruction that begins "Answer with …, in report.txt." says which file the answer belongs in.
+Where none is named it is answer.txt, and a code block without a language is taken for commands.
 """
 
 import os
@@ -23,7 +23,9 @@ MAX_SHOWN = 8000
 def main() -> None:
     instruction = sys.stdin.read().strip()
     show_files()
-    answer = answer_file(instruction)
+    named = re.match(r"Answer .*, in ([\w./-]+)\.$", instruction, re.MULTILINE)
+    answer = Path(named[1] if named else "answer.txt")
+    language = "(?:sh|bash|shell)" if named else "(?:sh|bash|shell|)"
     before = contents(answer)
     messages = [
         {"role": "system", "content": SYSTEM},
@@ -35,7 +37,7 @@ def main() -> None:
     reply = ""
     for _ in range(MAX_TURNS):
         reply = complete(messages, MAX_TOKENS)
-        commands = re.search(r"```(?:sh|bash|shell)\n(.*?)```", reply, re.DOTALL)
+        commands = re.search(rf"```{language}\n(.*?)```", reply, re.DOTALL)
         if commands is None:
             trajectory.add("agent", reply)
             break
@@ -55,12 +57,6 @@ def show_files() -> None:
         if path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
             print(f"==> {path} <==\n{text[:MAX_SHOWN]}")
-
-
-def answer_file(instruction: str) -> Path:
-    """Where the answer belongs."""
-    named = re.match(r"Answer .*, in ([\w./-]+)\.$", instruction, re.MULTILINE)
-    return Path(named[1] if named else "answer.txt")
 
 
 def contents(file: Path) -> bytes | None:
