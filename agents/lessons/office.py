@@ -11,7 +11,11 @@ from lessons.record import Record, Seen, material, record
 __all__ = ["training_records"]
 
 _EXAMPLES = 3
-_OVERLAPPING = ({"full name", "first name"}, {"full name", "last name"}, {"date", "year"})
+_ALIKE = (
+    {"full name", "first name", "last name", "initials"},
+    {"date", "year", "month", "day"},
+    {"town", "town in capital letters"},
+)
 
 
 def training_records(count: int, seed: int, seen: Seen) -> list[Record]:
@@ -28,35 +32,42 @@ def _record(seen: Seen, rng: random.Random, *, by_examples: bool) -> Record:
     if by_examples:
         turns = [text for pair in zip(map(_said, people), lines, strict=True) for text in pair]
         return record("Make the line from the record.", *turns)
-    words = ", the ".join(fields[:-1]) + rng.choice(said["ands"]) + fields[-1]
-    rule = rng.choice(said["rules"]).format(fields=words, separator=separator)
+    *others, last = fields
+    rules = said["rules" if others else "single_rules"]
+    words = ", the ".join(others) + rng.choice(said["ands"]) + last if others else last
+    rule = rng.choice(rules).format(fields=words, separator=separator)
     document = rng.choice(said["documents"])
     instruction = (
         f"Answer with the finished line only, in {document}.txt.\n\n"
-        f"Skill {document} (skills/{document}/SKILL.md): {rule}\nRecord: {_said(people[0])}"
+        f"Record: {_said(people[0])}\nSkill {document} (skills/{document}/SKILL.md): {rule}"
     )
     return record(seen.system, instruction, lines[0])
 
 
 def _fields(rng: random.Random) -> list[str]:
-    """Two or three fields of a record, none within another."""
+    """One to three fields of a record, no two of which say the same."""
     while True:
-        fields = rng.sample([*_person(rng)], rng.randint(2, 3))
-        if not any(part <= {*fields} for part in _OVERLAPPING):
+        fields = rng.sample([*_person(rng)], rng.randint(1, 3))
+        if all(len(alike & {*fields}) < 2 for alike in _ALIKE):
             return fields
 
 
 def _person(rng: random.Random) -> dict[str, str]:
     said = material("office")
     first, last = rng.choice(said["first_names"]), rng.choice(said["last_names"])
+    town = rng.choice(said["towns"])
     year, month, day = rng.randint(2001, 2024), rng.randint(1, 12), rng.randint(1, 28)
     return {
         "first name": first,
         "last name": last,
         "full name": f"{first} {last}",
-        "town": rng.choice(said["towns"]),
+        "initials": f"{first[0]}.{last[0]}.",
+        "town": town,
+        "town in capital letters": town.upper(),
         "date": f"{year}-{month:02}-{day:02}",
         "year": str(year),
+        "month": f"{month:02}",
+        "day": f"{day:02}",
         "number of pieces": str(rng.randint(11, 99)),
         "number of km": str(rng.randint(11, 99)),
     }

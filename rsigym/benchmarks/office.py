@@ -23,13 +23,19 @@ MAX_LINES: Final = 400
 """Per split."""
 
 _EXAMPLES: Final = 3
-_OVERLAPPING: Final = ({"full name", "first name"}, {"full name", "last name"}, {"date", "year"})
+_ALIKE: Final = (
+    {"full name", "first name", "last name", "initials"},
+    {"date", "year", "month", "day"},
+    {"town", "town in capital letters"},
+)
+"""Of these a rule uses one at most."""
 
+# The rule comes last: a small model answers what it read last.
 _INSTRUCTION = """\
 Answer with the finished line only, in {document}.txt.
 
-Skill {document} (skills/{document}/SKILL.md): {rule}
 Record: {record}
+Skill {document} (skills/{document}/SKILL.md): {rule}
 """
 
 _SKILL = """\
@@ -81,7 +87,7 @@ def tasks(split: Split, seed: int, count: int) -> list[Task]:
 
 
 def lines(split: Split, seed: int, count: int) -> list[Line]:
-    """`count` lines by different rules or of different records; two fields and three in turn.
+    """`count` lines by different rules or of different records; one field, two and three in turn.
 
     Equal arguments give equal lines, and a longer list begins with the shorter one.
 
@@ -93,7 +99,7 @@ def lines(split: Split, seed: int, count: int) -> list[Line]:
     rng, said = random.Random(f"office {split} {seed}"), table("office")[split]
     found: dict[tuple[str, Record], Line] = {}
     while len(found) < count:
-        fields = rng.choice(combinations(split, 2 + len(found) % 2))
+        fields = rng.choice(combinations(split, 1 + len(found) % 3))
         line = _line(fields, said, rng)
         found.setdefault((line.rule, line.record), line)
     return list(found.values())
@@ -104,25 +110,26 @@ def combinations(split: Split, size: int) -> list[tuple[str, ...]]:
     return [
         ordered
         for ordered in itertools.permutations(FIELDS, size)
-        if _owner(ordered) == split and not any(part <= {*ordered} for part in _OVERLAPPING)
+        if _owner(ordered) == split and all(len(alike & {*ordered}) < 2 for alike in _ALIKE)
     ]
 
 
 def _owner(fields: tuple[str, ...]) -> Split:
-    digest = zlib.crc32(repr(sorted(fields)).encode())
+    digest = zlib.crc32(f"line {sorted(fields)}".encode())
     return "official" if digest % 2 else "development"
 
 
 def _line(fields: tuple[str, ...], said: Mapping[str, Any], rng: random.Random) -> Line:
     separator = rng.choice(said["separators"])
     *others, last = fields
-    words = ", the ".join(others) + said["and"] + last
+    rules = said["rules" if others else "single_rules"]
+    words = ", the ".join(others) + said["and"] + last if others else last
     records = [_record(said, rng) for _ in range(1 + _EXAMPLES)]
     made = [separator.join(FIELDS[field](record) for field in fields) for record in records]
     return Line(
         document=rng.choice(said["documents"]),
         fields=fields,
-        rule=rng.choice(said["rules"]).format(fields=words, separator=separator),
+        rule=rng.choice(rules).format(fields=words, separator=separator),
         record=records[0],
         line=made[0],
         examples=tuple(zip(records[1:], made[1:], strict=True)),
@@ -164,9 +171,13 @@ FIELDS: Final[dict[str, Callable[[Record], str]]] = {
     "first name": lambda record: record.first,
     "last name": lambda record: record.last,
     "full name": lambda record: f"{record.first} {record.last}",
+    "initials": lambda record: f"{record.first[0]}.{record.last[0]}.",
     "town": lambda record: record.town,
+    "town in capital letters": lambda record: record.town.upper(),
     "date": lambda record: _iso(record.date),
     "year": lambda record: str(record.date[0]),
+    "month": lambda record: f"{record.date[1]:02}",
+    "day": lambda record: f"{record.date[2]:02}",
     "number of pieces": lambda record: str(record.pieces),
     "number of km": lambda record: str(record.km),
 }

@@ -111,8 +111,8 @@ def _bug(
     failing, passing = list[Case](), list[Case]()
     for arguments in _arguments(parameters, rng):
         right, wrong = (value(parameters, each, arguments) for each in (expression, broken))
-        if isinstance(right, Exception):
-            continue
+        if isinstance(right, Exception) or isinstance(wrong, TypeError):
+            continue  # what no type checker would let through is no bug worth a test
         (passing if wrong == right else failing).append((arguments, right))
     if len(failing) < 2 or len(failing) + len(passing) < 3:
         return None

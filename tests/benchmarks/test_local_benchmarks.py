@@ -94,9 +94,9 @@ def test_splits_share_no_instruction_and_no_long_phrase(name: str, seed: int):
 
 
 def _phrases(task: Task) -> set[tuple[str, ...]]:
-    """Ten words in a row of what is asked, which comes last but for what is told there: not the
+    """Twelve words in a row of what is asked, which comes last but for what is told there: not the
     form of all answers, and not a program, whose pieces are everyone's."""
-    return grams(task.instruction.rpartition("\n\n")[2], 10)
+    return grams(task.instruction.rpartition("\n\n")[2], 12)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -20,7 +20,7 @@ MAX_TOKENS = 32
 def main() -> None:
     instruction = sys.stdin.read().strip()
     file = Path(instruction.partition("\n")[0].rpartition(" ")[2].rstrip("."))
-    record = instruction.rpartition("\nRecord: ")[2]
+    record = instruction.rpartition("\nRecord: ")[2].partition("\n")[0]
     examples = skill_examples(instruction)
     trajectory = Trajectory("apprentice")
     plain = conversation(trajectory, [("system", SYSTEM), ("user", instruction)])
@@ -65,15 +65,17 @@ def first_line(reply: str) -> str:
 
 def fits(line: str, record: str, examples: list[tuple[str, str]]) -> bool:
     """Whether a line looks like the examples' and says only what is in the record."""
-    known = set(re.findall(r"\w+", record))
+    words = [word.lower() for word in re.findall(r"\w+", record)]
+    known = {*words, *(word[0] for word in words)}
     return shape(line) in {shape(made) for _, made in examples} and known.issuperset(
-        re.findall(r"\w+", line)
+        re.findall(r"\w+", line.lower())
     )
 
 
 def shape(line: str) -> str:
-    """The line with every word and every number alike: "a a + 0" for "Olga Green + 57"."""
-    return re.sub(r"\d+", "0", re.sub(r"[^\W\d]+", "a", line))
+    """The line with like words alike, and numbers: "a A + 0" for "Olga GREEN + 57"."""
+    words = re.sub(r"[A-Z]{2,}", "+A", line)
+    return re.sub(r"\d+", "0", re.sub(r"(?<!\+)\b[^\W\d]+", "a", words))
 
 
 if __name__ == "__main__":

@@ -14,48 +14,52 @@ from model import Trajectory, complete, sample
 
 SYSTEM = Path(__file__).with_name("system.txt").read_text(encoding="utf-8").strip()
 EXAMPLES = (
-    (
-        "def add(a, b):\n    return a - b\n\nThe test fails: assert add(2, 3) == 5, but it returned -1.",
-        "def add(a, b):\n    return a + b",
-    ),
-    (
-        "def lowest(values):\n    return max(values)\n\n"
-        "The test fails: assert lowest([4, 2]) == 2, but it returned 4.",
-        "def lowest(values):\n    return min(values)",
-    ),
-    (
-        "def third(values):\n    return values[3]\n\n"
-        "The test fails: assert third([7, 8, 9]) == 9, but it raised IndexError.",
-        "def third(values):\n    return values[2]",
-    ),
-    (
-        "def is_long(text):\n    return len(text) < 10\n\n"
-        "The test fails: assert is_long('hi') == False, but it returned True.",
-        "def is_long(text):\n    return len(text) > 10",
-    ),
+    ("def add(a, b):\n    return a - b", "assert add(2, 3) == 5", "a + b"),
+    ("def lowest(values):\n    return max(values)", "assert lowest([4, 2]) == 2", "min(values)"),
+    ("def third(values):\n    return values[3]", "assert third([7, 8, 9, 5]) == 9", "values[2]"),
+    ("def is_long(text):\n    return len(text) < 5", "assert is_long('no') == False", "len(text) > 5"),
+    ("def times_six(n):\n    return n * 7", "assert times_six(2) == 12", "n * 6"),
+    ("def shorten(text):\n    return text[:4]", "assert shorten('abcde') == 'abc'", "text[:3]"),
 )
-SAMPLES = 8
+SAMPLES = 4
 TEMPERATURE = 0.8
-MAX_TOKENS = 64
+MAX_TOKENS = 48
 TEST_TIMEOUT_S = 5
 
 
 def main() -> None:
     instruction = sys.stdin.read().strip()
-    form, _, bug = instruction.partition("\n\n")
-    file = Path(form.rpartition(" ")[2].rstrip("."))
+    file = Path(instruction.partition("\n")[0].rpartition(" ")[2].rstrip("."))
     broken = file.read_text(encoding="utf-8")
     trajectory = Trajectory("tester")
-    shown = [turn for asked, said in EXAMPLES for turn in (("user", asked), ("assistant", said))]
     plain = conversation(trajectory, [("system", SYSTEM), ("user", instruction)])
-    taught = [("system", "Write the corrected function."), *shown, ("user", bug)]
-    if attempt(file, trajectory, [complete(plain, MAX_TOKENS)]):
-        return
-    if attempt(file, trajectory, sample(plain, MAX_TOKENS, SAMPLES, TEMPERATURE)):
-        return
-    turns = conversation(trajectory, taught)
-    if not attempt(file, trajectory, sample(turns, MAX_TOKENS, SAMPLES, TEMPERATURE)):
+    taught = conversation(trajectory, [*examples(), ("user", bug(broken, checks(file)[0]))])
+    passed = (
+        attempt(file, trajectory, [complete(plain, MAX_TOKENS), complete(taught, MAX_TOKENS)])
+        or attempt(file, trajectory, sample(plain, MAX_TOKENS, SAMPLES, TEMPERATURE))
+        or attempt(file, trajectory, sample(taught, MAX_TOKENS, SAMPLES, TEMPERATURE))
+    )
+    if not passed:
         file.write_text(broken, encoding="utf-8")
+
+
+def examples() -> list[tuple[str, str]]:
+    """The turns of a conversation in which functions were repaired."""
+    turns = [("system", "Correct the function so that the assertion holds.")]
+    for source, check, right in EXAMPLES:
+        head = source.partition("return ")[0]
+        turns += [("user", bug(source, check)), ("assistant", f"{head}return {right}")]
+    return turns
+
+
+def bug(source: str, check: str) -> str:
+    return f"{source.strip()}\n\n{check}"
+
+
+def checks(file: Path) -> list[str]:
+    """The assertions of the file's test."""
+    lines = Path(f"test_{file.name}").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.startswith("assert ")]
 
 
 def conversation(trajectory: Trajectory, turns: list[tuple[str, str]]) -> list[dict[str, str]]:
