@@ -13,8 +13,6 @@ _NUMBERS = (2, 4, 5, 6, 8, 9)
 _INSTRUCTION = """\
 Answer with the corrected function only, in {name}.py.
 
-{broken}
-
 {report}"""
 
 
@@ -45,12 +43,14 @@ def _bug(function: Mapping[str, Any], rng: random.Random) -> tuple[str, str]:
             break
     raised = isinstance(given, Exception)
     report = rng.choice(said["reports"]).format(
+        function=f"{name}({parameters})",
+        broken=wrong,
         call=f"{name}({', '.join(map(repr, arguments))})",
         right=repr(expected),
         did=f"raised {type(given).__name__}" if raised else f"returned {given!r}",
     )
     head = f"def {name}({parameters}):\n    return "
-    return _INSTRUCTION.format(name=name, broken=head + wrong, report=report), head + right
+    return _INSTRUCTION.format(name=name, report=report), head + right
 
 
 def _argument(parameter: str, rng: random.Random) -> Any:

@@ -25,10 +25,10 @@ MAX_BUGS: Final = 100
 _OTHERS: Final = 4
 """Hidden cases beside one that the broken function is known to fail."""
 
+# The function is told and not shown: a small model repeats the program that it is shown.
 _INSTRUCTION = """\
 Answer with the corrected function only, in {name}.py.
 
-{source}
 {report}
 """
 
@@ -156,15 +156,17 @@ def _task(name: str, bug: Bug, report: str) -> Task:
     wrong = value(bug.parameters, bug.broken, arguments)
     raised = isinstance(wrong, Exception)
     did = f"raised {type(wrong).__name__}" if raised else f"returned {wrong!r}"
-    instruction = _INSTRUCTION.format(
-        name=bug.name,
-        source=bug.source(bug.broken),
-        report=report.format(call=_call(bug.name, arguments), right=repr(right), did=did),
+    said = report.format(
+        function=f"{bug.name}({bug.parameters})",
+        broken=bug.broken,
+        call=_call(bug.name, arguments),
+        right=repr(right),
+        did=did,
     )
     repaired = bug.source(bug.expression)
     return Task(
         name=name,
-        instruction=instruction,
+        instruction=_INSTRUCTION.format(name=bug.name, report=said),
         solution=f"#!/bin/sh\ncat > {bug.name}.py <<'END'\n{repaired}END\n",
         files=_repository(bug),
         **checked_by(
