@@ -39,7 +39,7 @@ def _record(seen: Seen, rng: random.Random, *, by_examples: bool) -> Record:
     document = rng.choice(said["documents"])
     instruction = (
         f"Answer with the finished line only, in {document}.txt.\n\n"
-        f"Record: {_said(people[0])}\nSkill {document} (skills/{document}/SKILL.md): {rule}"
+        f"Skill: skills/{document}/SKILL.md\n{_said(people[0])}\n{rule}"
     )
     return record(seen.system, instruction, lines[0])
 

@@ -34,8 +34,9 @@ _ALIKE: Final = (
 _INSTRUCTION = """\
 Answer with the finished line only, in {document}.txt.
 
-Record: {record}
-Skill {document} (skills/{document}/SKILL.md): {rule}
+Skill: skills/{document}/SKILL.md
+{record}
+{rule}
 """
 
 _SKILL = """\

@@ -20,7 +20,7 @@ MAX_TOKENS = 32
 def main() -> None:
     instruction = sys.stdin.read().strip()
     file = Path(instruction.partition("\n")[0].rpartition(" ")[2].rstrip("."))
-    record = instruction.rpartition("\nRecord: ")[2].partition("\n")[0]
+    record = instruction.splitlines()[-2]
     examples = skill_examples(instruction)
     trajectory = Trajectory("apprentice")
     plain = conversation(trajectory, [("system", SYSTEM), ("user", instruction)])
@@ -47,8 +47,8 @@ def taught(trajectory: Trajectory, record: str, examples: list[tuple[str, str]])
 
 def skill_examples(instruction: str) -> list[tuple[str, str]]:
     """Records and their lines, from the skill that an instruction names."""
-    named = re.search(r"\((\S+/SKILL\.md)\)", instruction)
-    text = Path(named[1]).read_text(encoding="utf-8") if named else ""
+    named = re.search(r"\S+/SKILL\.md", instruction)
+    text = Path(named[0]).read_text(encoding="utf-8") if named else ""
     return re.findall(r"^Record: (.*)\nLine: (.*)$", text, re.MULTILINE)
 
 
