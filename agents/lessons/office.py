@@ -38,8 +38,8 @@ def _record(seen: Seen, rng: random.Random, *, by_examples: bool) -> Record:
     rule = rng.choice(rules).format(fields=words, separator=separator)
     document = rng.choice(said["documents"])
     instruction = (
-        f"Answer with the finished line only, in {document}.txt.\n\n"
-        f"Skill: skills/{document}/SKILL.md\n{_said(people[0])}\n{rule}"
+        f"Answer with the finished line only, as skills/{document}/SKILL.md says, "
+        f"in {document}.txt.\n\nRecord: {_said(people[0])}\n{rule}"
     )
     return record(seen.system, instruction, lines[0])
 

@@ -32,10 +32,9 @@ _ALIKE: Final = (
 
 # The rule comes last: a small model answers what it read last.
 _INSTRUCTION = """\
-Answer with the finished line only, in {document}.txt.
+Answer with the finished line only, as skills/{document}/SKILL.md says, in {document}.txt.
 
-Skill: skills/{document}/SKILL.md
-{record}
+Record: {record}
 {rule}
 """
 

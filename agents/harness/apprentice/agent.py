@@ -20,7 +20,7 @@ MAX_TOKENS = 32
 def main() -> None:
     instruction = sys.stdin.read().strip()
     file = Path(instruction.partition("\n")[0].rpartition(" ")[2].rstrip("."))
-    record = instruction.splitlines()[-2]
+    record = instruction.splitlines()[-2].removeprefix("Record: ")
     examples = skill_examples(instruction)
     trajectory = Trajectory("apprentice")
     plain = conversation(trajectory, [("system", SYSTEM), ("user", instruction)])
