@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rsigym.benchmarks import integers
-from rsigym.benchmarks.integer_sentences import Split
-from rsigym.benchmarks.tasks import Task, materialise
+from rsigym.benchmarks import choice, integers, office, repair, shell
+from rsigym.benchmarks.tasks import Split, Task, materialise
 from rsigym.platform.errors import OperatorError
 
-__all__ = ["Benchmark", "get", "names"]
+__all__ = ["Benchmark", "get", "names", "register"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +20,7 @@ class Benchmark:
         name: As in an environment's id.
         stands_for: The official benchmark whose place it takes on an ordinary machine.
         generate: Makes so many tasks of a split from a seed.
+        chance: The score to expect of whoever guesses, knowing the form of an answer alone.
         n_development, n_official: How many tasks each split has.
         agent_timeout_s: What a harness has for one trial, in seconds.
         seed: Other tasks of the same kind.
@@ -29,6 +29,7 @@ class Benchmark:
     name: str
     stands_for: str
     generate: Callable[[Split, int, int], list[Task]]
+    chance: float = 0
     n_development: int = 40
     n_official: int = 40
     agent_timeout_s: float = 300
@@ -41,9 +42,15 @@ class Benchmark:
         return materialise(generated, f"{self.name.lower()}-{split}", self.agent_timeout_s, folder)
 
 
-_BENCHMARKS: Final = {
+_BENCHMARKS: Final[dict[str, Benchmark]] = {
     benchmark.name: benchmark
-    for benchmark in (Benchmark("Integers", stands_for="AIME", generate=integers.tasks),)
+    for benchmark in (
+        Benchmark("Integers", stands_for="AIME", generate=integers.tasks),
+        Benchmark("Shell", stands_for="TB2", generate=shell.tasks),
+        Benchmark("Choice", stands_for="GPQA", generate=choice.tasks, chance=0.25),
+        Benchmark("Repair", stands_for="SWE", generate=repair.tasks),
+        Benchmark("Office", stands_for="Skills", generate=office.tasks),
+    )
 }
 
 
@@ -61,3 +68,8 @@ def get(name: str) -> Benchmark:
     if name not in _BENCHMARKS:
         raise OperatorError(f"no benchmark is named {name!r}; there are: {', '.join(names())}")
     return _BENCHMARKS[name]
+
+
+def register(benchmark: Benchmark) -> None:
+    """Have an experiment find a benchmark by its name; one of that name gives way to it."""
+    _BENCHMARKS[benchmark.name] = benchmark

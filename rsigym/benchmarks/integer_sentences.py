@@ -6,11 +6,11 @@ one carries over, while no sentence, name or item of one occurs in the other.
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-__all__ = ["SENTENCES", "Sentences", "Split"]
+from rsigym.benchmarks.tasks import Split
 
-type Split = Literal["development", "official"]
+__all__ = ["SENTENCES", "Sentences"]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from rsigym.benchmarks.integer_sentences import SENTENCES, Split
-from rsigym.benchmarks.tasks import Task
+from rsigym.benchmarks.integer_sentences import SENTENCES
+from rsigym.benchmarks.tasks import Split, Task
 
 __all__ = ["MAX_PROBLEMS", "OPERATIONS", "Operation", "Problem", "owner", "problems", "tasks"]
 
@@ -28,10 +28,11 @@ Answer with the number only, in answer.txt.
 """
 
 # The last number decides, so "12*7 = 84" and "It is 84." are right, and "84.5" is not. Thousands
-# may be grouped, and a minus after a digit subtracts.
+# may be grouped, and a minus after a digit subtracts. What is no file, such as a pipe that would
+# never end, is not read.
 _TEST = r"""#!/bin/sh
 export LC_ALL=C
-answer=$(tail -c 4096 /app/answer.txt 2>/dev/null |
+answer=$([ -f /app/answer.txt ] && tail -c 4096 /app/answer.txt |
     sed -e 's/\([0-9]\),\([0-9][0-9][0-9]\)/\1\2/g' -e 's/\([0-9]\) *-/\1 - /g' |
     grep -aoE -e '-?[0-9]+(\.[0-9]+)?' | tail -n 1 | sed 's/\.0*$//')
 if [ "$answer" -eq {answer} ] 2>/dev/null; then reward=1; else reward=0; fi

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register_all"]
 
-LOCAL_BENCHMARKS = ("Integers",)
+LOCAL_BENCHMARKS = ("Integers", "Shell", "Choice", "Repair", "Office")
 TRACKS: "tuple[Track | None, ...]" = (None, "Data", "Harness", "Joint")
 
 

@@ -1,68 +1,17 @@
-"""The scripted researcher: data of its own, and what it does with what it measures."""
+"""The scripted researcher: what it does with what it measures."""
 
-import ast
 import json
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from lessons import LESSONS, Seen
+from scripted import EXAMPLES, research
 
-from agents.scripted import research, training_records
-from rsigym import benchmarks
-from rsigym.benchmarks.integer_sentences import SENTENCES
-from rsigym.benchmarks.integers import problems
 from rsigym.operations import OPERATIONS
 
 SYSTEM, LEAD = "Answer.", "In answer.txt.\n\n"
-QUESTIONS = Path(__file__).parents[2] / "agents" / "scripted_questions.json"
-
-
-def said(record: dict[str, list[dict[str, str]]], role: str) -> str:
-    (content,) = (message["content"] for message in record["messages"] if message["role"] == role)
-    return content
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_records_are_different_and_their_calculations_right(seed: int):
-    records = training_records(300, seed, SYSTEM, LEAD)
-    assert len({said(record, "user") for record in records}) == 300
-    for record in records:
-        assert [message["role"] for message in record["messages"]] == [
-            "system",
-            "user",
-            "assistant",
-        ]
-        assert said(record, "user").startswith(LEAD)
-        expression, _, value = said(record, "assistant").partition(" = ")
-        assert eval(compile(ast.parse(expression, mode="eval"), "", "eval")) == int(value) >= 0
-        numbers = sorted(re.findall(r"\d+", expression))
-        assert sorted(re.findall(r"\d+", said(record, "user"))) == numbers
-
-
-def test_records_depend_on_the_seed_alone():
-    assert training_records(50, 1, SYSTEM, LEAD) == training_records(50, 1, SYSTEM, LEAD)
-    assert training_records(50, 1, SYSTEM, LEAD) != training_records(50, 2, SYSTEM, LEAD)
-
-
-def test_its_sentences_names_and_items_are_in_no_task():
-    own = json.loads(QUESTIONS.read_text())
-    sentences = {sentence for each in own["questions"].values() for sentence in each}
-    for split in SENTENCES.values():
-        assert not sentences & {s for each in split.templates.values() for s in each}
-        assert not {*own["names"]} & {*split.names}
-        assert not {*own["items"]} & {*split.items}
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_no_official_question_is_among_its_records(seed: int):
-    benchmark = benchmarks.get("Integers")
-    official = {p.question for p in problems("official", benchmark.seed, benchmark.n_official)}
-    assert not official & {
-        said(record, "user").removeprefix(LEAD)
-        for record in training_records(300, seed, SYSTEM, LEAD)
-    }
+QUESTION = "What is 1 + 1?"
 
 
 class PaperEnv:
@@ -78,7 +27,8 @@ class PaperEnv:
         self.calls: list[dict[str, Any]] = []
 
     def reset(self, *, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        return {"status": 0, "evidence": {"initial_system": {"model": "base"}}}, {}
+        welcome = {"initial_system": {"model": "base"}, "benchmarks": {"Integers": {}}}
+        return {"status": 0, "evidence": welcome}, {}
 
     def step(
         self, action: dict[str, Any]
@@ -117,8 +67,10 @@ class PaperEnv:
 
     def evaluation_read(self, args: dict[str, Any]) -> dict[str, Any]:
         assert args["trial"] == "t-2-1", "the one trial that ran to its end and failed"
-        messages = [SYSTEM, LEAD + "What is 1 + 1?", "3"]
+        messages = [SYSTEM, LEAD + QUESTION, "3"]
         text = json.dumps({"steps": [{"message": message} for message in messages]})
+        if args["file"] == "agent/stdout.txt":
+            text = "==> a.txt <==\none\n==> b/c.txt <==\ntwo\n"
         offset = args["offset"]
         end = offset + 40
         return {"content": text[offset:end], "next_offset": end if end < len(text) else None}
@@ -139,6 +91,10 @@ class PaperEnv:
         return {"episode_ended": True}
 
 
+def submission(model: str, harness: str) -> dict[str, str]:
+    return {"model": model, "harness": harness, "benchmark": "Integers"}
+
+
 PAIRS = [(m, h) for m in ("base", "tinker://trained") for h in ("harness", "calculator")]
 
 
@@ -148,7 +104,7 @@ def test_the_best_of_four_measured_pairs_is_submitted(best: tuple[str, str]):
     research(env, seed=7)
     measured = [(args["model"], args["harness"]) for args in env.done("evaluation.submit")]
     assert sorted(measured) == sorted(PAIRS)
-    assert env.done("run.submit") == [{"model": best[0], "harness": best[1]}]
+    assert env.done("run.submit") == [submission(*best)]
     assert env.calls[-1]["op"] == "run.submit"
 
 
@@ -157,7 +113,9 @@ def test_it_trains_on_its_own_records_in_the_form_that_trials_showed():
     research(env, seed=7)
     written = {args["path"]: args["content"] for args in env.done("workspace.write")}
     records = [json.loads(line) for line in written["data/train.jsonl"].splitlines()]
-    assert records == training_records(len(records), 7, SYSTEM, LEAD)
+    files = {"a.txt": "one\n", "b/c.txt": "two\n"}
+    seen = Seen(SYSTEM, LEAD + QUESTION, files)
+    assert records == LESSONS["Integers"].records(EXAMPLES, 7, seen)
     (training,) = env.done("training.submit")
     assert training["data"] == "data/train.jsonl"
     assert written["calculator/run.sh"] == "the starting harness/run.sh"
@@ -171,7 +129,7 @@ def test_in_the_data_track_it_trains_with_the_locked_settings_and_keeps_the_harn
     env = PaperEnv({("base", "harness"): 0.2, ("tinker://trained", "harness"): 0.4}, refuse)
     research(env, seed=7)
     assert env.done("training.submit")[-1] == {"data": "data/train.jsonl"}
-    assert env.done("run.submit") == [{"model": "tinker://trained", "harness": "harness"}]
+    assert env.done("run.submit") == [submission("tinker://trained", "harness")]
 
 
 def test_in_the_harness_track_it_changes_the_harness_alone():
@@ -180,7 +138,7 @@ def test_in_the_harness_track_it_changes_the_harness_alone():
         lambda call: 2 * (call["op"] == "training.submit"),
     )
     research(env, seed=7)
-    assert env.done("run.submit") == [{"model": "base", "harness": "calculator"}]
+    assert env.done("run.submit") == [submission("base", "calculator")]
 
 
 def test_a_call_that_fails_ends_it_with_the_reason():

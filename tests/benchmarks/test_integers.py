@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rsigym import benchmarks
-from rsigym.benchmarks.integer_sentences import SENTENCES, Split
+from rsigym.benchmarks.integer_sentences import SENTENCES
 from rsigym.benchmarks.integers import MAX_PROBLEMS, OPERATIONS, owner, problems
+from rsigym.benchmarks.tasks import Split
 from rsigym.local.sandbox import Sandbox
 from rsigym.platform.errors import OperatorError
 

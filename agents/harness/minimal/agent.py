@@ -1,4 +1,8 @@
-"""A minimal harness: the model may run shell commands; its last reply is the answer."""
+"""A minimal harness: the model may run shell commands; its last reply is the answer.
+
+An instruction that begins "Answer with …, in report.txt." says which file the answer belongs in.
+Where none is named it is answer.txt, and a code block without a language is taken for commands.
+"""
 
 import os
 import re
@@ -13,11 +17,16 @@ MAX_TURNS = 3
 MAX_TOKENS = 96
 COMMAND_TIMEOUT_S = 20
 MAX_OUTPUT = 2000
-ANSWER = "answer.txt"
+MAX_SHOWN = 8000
 
 
 def main() -> None:
     instruction = sys.stdin.read().strip()
+    show_files()
+    named = re.match(r"Answer .*, in ([\w./-]+)\.$", instruction, re.MULTILINE)
+    answer = Path(named[1] if named else "answer.txt")
+    language = "(?:sh|bash|shell)" if named else "(?:sh|bash|shell|)"
+    before = contents(answer)
     messages = [
         {"role": "system", "content": SYSTEM},
         {"role": "user", "content": instruction},
@@ -28,7 +37,7 @@ def main() -> None:
     reply = ""
     for _ in range(MAX_TURNS):
         reply = complete(messages, MAX_TOKENS)
-        commands = re.search(r"```sh\n(.*?)```", reply, re.DOTALL)
+        commands = re.search(rf"```{language}\n(.*?)```", reply, re.DOTALL)
         if commands is None:
             trajectory.add("agent", reply)
             break
@@ -38,9 +47,26 @@ def main() -> None:
             {"role": "assistant", "content": reply},
             {"role": "user", "content": f"Output:\n{output}"},
         ]
-    if not os.path.exists(ANSWER):
-        with open(ANSWER, "w", encoding="utf-8") as file:
-            file.write(reply)
+    if contents(answer) == before:
+        answer.write_text(without_fence(reply), encoding="utf-8")
+
+
+def show_files() -> None:
+    """Prints the files that are there at first, for whoever reads the trial's log."""
+    for path in sorted(Path().rglob("*")):
+        if path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            print(f"==> {path} <==\n{text[:MAX_SHOWN]}")
+
+
+def contents(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
+
+
+def without_fence(reply: str) -> str:
+    """What a reply holds in its first code block, or all of it where it has none."""
+    block = re.search(r"```\w*\n(.*?)```", reply, re.DOTALL)
+    return block[1] if block else reply
 
 
 def run(commands: str) -> str:

@@ -6,18 +6,26 @@ import sys
 import urllib.error
 import urllib.request
 
-__all__ = ["Trajectory", "complete"]
+__all__ = ["Trajectory", "complete", "sample"]
 
 TRAJECTORY = "/logs/agent/trajectory.json"
 
 
 def complete(messages: list[dict[str, str]], max_tokens: int) -> str:
     """The model's likeliest reply to a conversation, of at most `max_tokens` tokens."""
+    return sample(messages, max_tokens, n=1, temperature=0)[0]
+
+
+def sample(
+    messages: list[dict[str, str]], max_tokens: int, n: int, temperature: float
+) -> list[str]:
+    """`n` replies to a conversation, drawn at a temperature."""
     body = {
         "model": os.environ["OPENAI_MODEL"],
         "messages": messages,
         "max_tokens": max_tokens,
-        "temperature": 0,
+        "n": n,
+        "temperature": temperature,
     }
     request = urllib.request.Request(
         os.environ["OPENAI_API_BASE"] + "/chat/completions",
@@ -29,9 +37,10 @@ def complete(messages: list[dict[str, str]], max_tokens: int) -> str:
     )
     try:
         with urllib.request.urlopen(request) as response:
-            return json.load(response)["choices"][0]["message"]["content"]
+            choices = json.load(response)["choices"]
     except urllib.error.HTTPError as error:
         sys.exit(f"the model answered {error.code}: {error.read().decode(errors='replace')}")
+    return [choice["message"]["content"] for choice in choices]
 
 
 class Trajectory:

@@ -1,0 +1,82 @@
+"""A harness that reads the skill, shows its examples to the model, and checks the form of the line.
+
+It takes the place of the minimal harness's `agent.py`; the other files stay. The model is asked as
+the minimal harness asks; if its line does not look like the skill's examples, these are put before
+it as a conversation and it is asked again, several times over.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from model import Trajectory, complete, sample
+
+SYSTEM = Path(__file__).with_name("system.txt").read_text(encoding="utf-8").strip()
+SAMPLES = 7
+TEMPERATURE = 0.7
+MAX_TOKENS = 32
+
+
+def main() -> None:
+    instruction = sys.stdin.read().strip()
+    file = Path(instruction.partition("\n")[0].rpartition(" ")[2].rstrip("."))
+    record = instruction.splitlines()[-2].removeprefix("Record: ")
+    examples = skill_examples(instruction)
+    trajectory = Trajectory("apprentice")
+    plain = conversation(trajectory, [("system", SYSTEM), ("user", instruction)])
+    line = first_line(complete(plain, MAX_TOKENS))
+    trajectory.add("agent", line)
+    if not fits(line, record, examples):
+        line = taught(trajectory, record, examples)
+    file.write_text(line + "\n", encoding="utf-8")
+
+
+def taught(trajectory: Trajectory, record: str, examples: list[tuple[str, str]]) -> str:
+    """The first line that fits, with the examples as earlier turns; the likeliest if none does."""
+    turns = [("system", "Make the line from the record.")]
+    for asked, said in examples:
+        turns += [("user", asked), ("assistant", said)]
+    messages = conversation(trajectory, [*turns, ("user", record)])
+    lines = [first_line(complete(messages, MAX_TOKENS))]
+    if not fits(lines[0], record, examples):
+        lines += map(first_line, sample(messages, MAX_TOKENS, SAMPLES, TEMPERATURE))
+    for line in lines:
+        trajectory.add("agent", line)
+    return next((line for line in lines if fits(line, record, examples)), lines[0])
+
+
+def skill_examples(instruction: str) -> list[tuple[str, str]]:
+    """Records and their lines, from the skill that an instruction names."""
+    named = re.search(r"\S+/SKILL\.md", instruction)
+    text = Path(named[0]).read_text(encoding="utf-8") if named else ""
+    return re.findall(r"^Record: (.*)\nLine: (.*)$", text, re.MULTILINE)
+
+
+def conversation(trajectory: Trajectory, turns: list[tuple[str, str]]) -> list[dict[str, str]]:
+    """The messages of (role, text) turns, noted as asked."""
+    for role, text in turns:
+        trajectory.add("agent" if role == "assistant" else role, text)
+    return [{"role": role, "content": text} for role, text in turns]
+
+
+def first_line(reply: str) -> str:
+    return reply.strip().partition("\n")[0].strip("`")
+
+
+def fits(line: str, record: str, examples: list[tuple[str, str]]) -> bool:
+    """Whether a line looks like the examples' and says only what is in the record."""
+    words = [word.lower() for word in re.findall(r"\w+", record)]
+    known = {*words, *(word[0] for word in words)}
+    return shape(line) in {shape(made) for _, made in examples} and known.issuperset(
+        re.findall(r"\w+", line.lower())
+    )
+
+
+def shape(line: str) -> str:
+    """The line with like words alike, and numbers: "a A + 0" for "Olga GREEN + 57"."""
+    words = re.sub(r"[A-Z]{2,}", "+A", line)
+    return re.sub(r"\d+", "0", re.sub(r"(?<!\+)\b[^\W\d]+", "a", words))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Office: rules of every kind, and the lines that follow them.
+
+Two records of three ask by the rule, as the minimal harness does; the others show examples of it
+first, as a harness does that reads the skill.
+"""
+
+import random
+
+from lessons.record import Record, Seen, material, record
+
+__all__ = ["training_records"]
+
+_EXAMPLES = 3
+_ALIKE = (
+    {"full name", "first name", "last name", "initials"},
+    {"date", "year", "month", "day"},
+    {"town", "town in capital letters"},
+)
+
+
+def training_records(count: int, seed: int, seen: Seen) -> list[Record]:
+    """`count` rules with their records and lines."""
+    rng = random.Random(seed)
+    return [_record(seen, rng, by_examples=number % 3 == 2) for number in range(count)]
+
+
+def _record(seen: Seen, rng: random.Random, *, by_examples: bool) -> Record:
+    said = material("office")
+    fields, separator = _fields(rng), rng.choice(said["separators"])
+    people = [_person(rng) for _ in range(1 + _EXAMPLES)]
+    lines = [separator.join(person[field] for field in fields) for person in people]
+    if by_examples:
+        turns = [text for pair in zip(map(_said, people), lines, strict=True) for text in pair]
+        return record("Make the line from the record.", *turns)
+    *others, last = fields
+    rules = said["rules" if others else "single_rules"]
+    words = ", the ".join(others) + rng.choice(said["ands"]) + last if others else last
+    rule = rng.choice(rules).format(fields=words, separator=separator)
+    document = rng.choice(said["documents"])
+    instruction = (
+        f"Answer with the finished line only, as skills/{document}/SKILL.md says, "
+        f"in {document}.txt.\n\nRecord: {_said(people[0])}\n{rule}"
+    )
+    return record(seen.system, instruction, lines[0])
+
+
+def _fields(rng: random.Random) -> list[str]:
+    """One to three fields of a record, no two of which say the same."""
+    while True:
+        fields = rng.sample([*_person(rng)], rng.randint(1, 3))
+        if all(len(alike & {*fields}) < 2 for alike in _ALIKE):
+            return fields
+
+
+def _person(rng: random.Random) -> dict[str, str]:
+    said = material("office")
+    first, last = rng.choice(said["first_names"]), rng.choice(said["last_names"])
+    town = rng.choice(said["towns"])
+    year, month, day = rng.randint(2001, 2024), rng.randint(1, 12), rng.randint(1, 28)
+    return {
+        "first name": first,
+        "last name": last,
+        "full name": f"{first} {last}",
+        "initials": f"{first[0]}.{last[0]}.",
+        "town": town,
+        "town in capital letters": town.upper(),
+        "date": f"{year}-{month:02}-{day:02}",
+        "year": str(year),
+        "month": f"{month:02}",
+        "day": f"{day:02}",
+        "number of pieces": str(rng.randint(11, 99)),
+        "number of km": str(rng.randint(11, 99)),
+    }
+
+
+def _said(person: dict[str, str]) -> str:
+    pieces, km = person["number of pieces"], person["number of km"]
+    return f"{person['full name']}, {person['town']}, {person['date']}, {pieces} pieces, {km} km"
