@@ -28,7 +28,7 @@ docs: setup  ## Write the pages that are made from the code
 	$(BIN)/python -m rsigym.platform.track_table docs/tracks.md
 
 perf: setup  ## Measure speed; results belong in perf/README.md
-	for script in perf/[a-z]*.py; do PYTHONPATH=. $(BIN)/python $$script || exit 1; done
+	for script in perf/[a-z]*.py; do OMP_WAIT_POLICY=PASSIVE PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
 lock: setup  ## Pin the newest packages that pyproject.toml allows
 	uv pip compile --quiet --universal --python-version 3.12 --extra all --group dev \
