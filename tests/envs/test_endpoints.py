@@ -32,6 +32,7 @@ class Said:
 
     outcome: str | Failure
     prompt: tuple[int, ...] = ()
+    completion: int = 0
     worst: int = 0
 
     async def answer(self, meter: Meter) -> dict[str, Json]:
