@@ -2,8 +2,6 @@
 
 import secrets
 import socket
-import threading
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,11 +23,9 @@ from rsigym.services.loop import BackgroundLoop
 from rsigym.services.sandbox_lease import Terms
 from rsigym.services.sandbox_slots import SandboxSlots
 from tests.hop import Hop
+from tests.services.sandbox_bench import SECOND, eventually
 
 __all__ = ["SECOND", "Proxied", "eventually"]
-
-SECOND = 1_000_000
-"""Nano-USD of a second of sandbox."""
 
 TERMS = Terms(millisecond=SECOND // 1000)
 
@@ -113,13 +109,3 @@ class Proxied:
             assert tenant.slots.occupied.sandboxes == 0
         self.journal.close()
         self.ledger.close()
-
-
-def eventually(condition: Callable[[], Any], what: str) -> None:
-    """Wait until something is true."""
-    waiting = threading.Event()
-    for _ in range(600):
-        if condition():
-            return
-        waiting.wait(0.05)
-    raise AssertionError(what)

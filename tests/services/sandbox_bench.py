@@ -8,6 +8,7 @@ makes one sandbox in such a run, prints `ready` and is killed by whoever started
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,11 @@ from rsigym.services.loop import BackgroundLoop
 from rsigym.services.sandbox import SandboxService
 from rsigym.services.sandbox_lease import Terms
 from rsigym.services.sandbox_slots import SandboxSlots
+from tests import waiting
 
-__all__ = ["SECOND", "SHORT", "TERMS", "SandboxRun", "open_ledger"]
+__all__ = ["SECOND", "SHORT", "TERMS", "SandboxRun", "eventually", "open_ledger"]
+
+eventually = partial(waiting.eventually, patience_s=30.0)
 
 SECOND = 1_000_000
 """Nano-USD of a second of sandbox."""

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +23,7 @@ from rsigym.platform.reconcile import reconcile
 from rsigym.platform.tracks import OFFLINE
 from rsigym.services.e2b_client import E2BAddress
 from tests.hop import Hop
-from tests.services.sandbox_bench import SECOND, SHORT, SandboxRun, open_ledger
+from tests.services.sandbox_bench import SECOND, SHORT, SandboxRun, eventually, open_ledger
 
 type Open = Callable[..., SandboxRun]
 
@@ -36,15 +35,6 @@ def address(server: E2BServer) -> E2BAddress:
 def upstream(server: E2BServer) -> list[str]:
     options = address(server)._asdict()
     return [info.sandbox_id for info in Sandbox.list(**options).next_items()]
-
-
-def eventually(condition: Callable[[], Any], what: str) -> None:
-    waiting = threading.Event()
-    for _ in range(600):
-        if condition():
-            return
-        waiting.wait(0.05)
-    raise AssertionError(what)
 
 
 @pytest.fixture

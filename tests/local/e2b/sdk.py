@@ -8,7 +8,7 @@ than `await`, `api.name` tells them apart.
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import e2b
 import pytest
 
-__all__ = ["Api", "Blocking", "Endpoint", "Loop", "api", "environment", "eventually", "sandbox"]
+__all__ = ["Api", "Blocking", "Endpoint", "Loop", "api", "environment", "sandbox"]
 
 _PATIENCE_S = 60.0
 
@@ -118,13 +118,3 @@ def sandbox(api: Api) -> Iterator[Any]:
     made = api.Sandbox.create(timeout=120)
     yield made
     made.kill()
-
-
-def eventually(condition: Callable[[], Any], what: str) -> Any:
-    """Waits until something is true; what it was."""
-    waiting = threading.Event()
-    for _ in range(int(_PATIENCE_S / 0.05)):
-        if found := condition():
-            return found
-        waiting.wait(0.05)
-    raise AssertionError(what)

@@ -5,7 +5,8 @@ from typing import Any
 import e2b
 import pytest
 
-from tests.local.e2b.sdk import Api, eventually
+from tests.local.e2b.sdk import Api
+from tests.waiting import eventually
 
 
 def test_a_command_answers_with_what_it_printed(sandbox: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import e2b
 import pytest
 
-from tests.local.e2b.sdk import Api, eventually
+from tests.local.e2b.sdk import Api
+from tests.waiting import eventually
 
 
 def test_a_new_sandbox_is_what_was_asked_for(api: Api) -> None:

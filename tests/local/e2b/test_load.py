@@ -11,7 +11,7 @@ import pytest
 
 from rsigym.local.e2b.process import E2BServer
 from rsigym.local.sandbox.bubblewrap import find_bubblewrap
-from tests.local.e2b.sdk import eventually
+from tests.waiting import eventually
 
 _MIB = 1 << 20
 

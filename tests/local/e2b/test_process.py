@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from rsigym.local.e2b.process import E2BServer, e2b_server
-from tests.local.e2b.sdk import eventually
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,7 +5,8 @@ from typing import Any
 import e2b
 import pytest
 
-from tests.local.e2b.sdk import Api, eventually
+from tests.local.e2b.sdk import Api
+from tests.waiting import eventually
 
 _SIZE = e2b.PtySize(rows=24, cols=80)
 

@@ -6,7 +6,8 @@ from typing import Any
 import e2b
 import pytest
 
-from tests.local.e2b.sdk import Api, eventually
+from tests.local.e2b.sdk import Api
+from tests.waiting import eventually
 
 type Watching = tuple[Callable[[], list[Any]], Callable[[], None]]
 

@@ -22,7 +22,7 @@ from e2b.envd.process.process_pb import (
 from protobuf import Oneof
 
 from rsigym.local.e2b.process import E2BServer
-from tests.local.e2b.sdk import eventually
+from tests.waiting import eventually
 
 
 @pytest.fixture

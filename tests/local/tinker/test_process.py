@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from rsigym.local.tinker.process import TinkerServer, tinker_server
 from rsigym.local.tinker.shared import shared_tinker_server
 from rsigym.platform.errors import OperatorError
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,13 +53,6 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def healthy(server: TinkerServer) -> bool:
