@@ -1,7 +1,5 @@
 """The evaluation service: a model–harness pair on a benchmark's development tasks."""
 
-import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,15 +22,13 @@ from rsigym.platform.records import write_json
 from rsigym.platform.service import Evidence, Prepared, Quote
 from rsigym.services.evaluation_job import HARNESS, EvaluationJob, EvaluationPlan, Trials
 from rsigym.services.harness import pack
-from rsigym.services.jobs import Jobs, job_folders
+from rsigym.services.jobs import CONFIG, Jobs, past_jobs
 from rsigym.services.trial_files import list_trial_files, read_trial_file
 from rsigym.services.trial_model import ALLOWANCE
 from rsigym.services.trial_records import TrialRecord
 from rsigym.services.workspace_files import Workspace
 
 __all__ = ["EvaluationService", "Models"]
-
-_CONFIG = "config.json"
 
 
 class Models(Protocol):
@@ -100,11 +96,7 @@ class EvaluationService:
         Args:
             past: The meter of a call that was made then.
         """
-        for folder in job_folders(self._records, "evaluation"):
-            if not (folder / HARNESS).exists():  # it never began
-                shutil.rmtree(folder)
-                continue
-            about = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+        for folder, about in past_jobs(self._records, "evaluation", begun=HARNESS):
             plan = self._plan(EvaluationSubmit(**about["args"]), folder / HARNESS)
             meter = past(about["call"])
             self._jobs.restore(EvaluationJob.past(folder.name, plan, folder, meter, self._trials))
@@ -147,7 +139,7 @@ class EvaluationService:
             folder = self._records / handle
             folder.mkdir(parents=True)
             about = {**call.to_call(), "harness_id": plan.harness.id, "call": meter.call_id}
-            write_json(folder / _CONFIG, about)
+            write_json(folder / CONFIG, about)
             return EvaluationJob(handle, plan, folder, meter, self._trials, self._jobs.changed)
 
         job = self._jobs.add("evaluation", make)

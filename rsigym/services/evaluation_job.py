@@ -162,6 +162,7 @@ class EvaluationJob:
         job.records = [record for record in records if record is not None]
         job._state, error = load_end(folder)
         job.error = None if error is None else str(error)
+        job._score = job.score
         job._ended.set()
         return job
 

@@ -5,18 +5,29 @@ running when its process died.
 """
 
 import json
+import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import BadCall
 from rsigym.platform.records import write_json
 
-__all__ = ["ENDED", "Job", "JobState", "Jobs", "job_folders", "load_end", "store_end"]
+__all__ = [
+    "CONFIG",
+    "ENDED",
+    "Job",
+    "JobState",
+    "Jobs",
+    "job_folders",
+    "load_end",
+    "past_jobs",
+    "store_end",
+]
 
 type JobState = Literal["running", "done", "cancelled", "exhausted", "failed", "interrupted"]
 
@@ -24,7 +35,8 @@ ENDED: frozenset[JobState] = frozenset({"done", "cancelled", "exhausted", "faile
 """`exhausted`: the budget ended the work; `interrupted`: its process died. What was paid for is
 kept."""
 
-_END = "end.json"
+CONFIG, _END = "config.json", "end.json"
+"""In the folder of a job: what it was made with, and how it ended."""
 
 
 class Job(Protocol):
@@ -171,6 +183,19 @@ def store_end(folder: Path, state: JobState, error: Json) -> None:
     """Write down how a job has ended; where that is impossible it counts as interrupted later."""
     with suppress(OSError):
         write_json(folder / _END, {"state": state, "error": error})
+
+
+def past_jobs(records: Path, kind: str, begun: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Each job of a kind that an earlier process began: its folder and what `CONFIG` says there.
+
+    Args:
+        begun: The file that was written last before any work; a folder without it is removed.
+    """
+    for folder in job_folders(records, kind):
+        if (folder / begun).exists():
+            yield folder, json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        else:
+            shutil.rmtree(folder)
 
 
 def load_end(folder: Path) -> tuple[JobState, Json]:

@@ -1,7 +1,5 @@
 """The training service: LoRA on a Tinker endpoint. Everything is checked before it is paid."""
 
-import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -22,7 +20,7 @@ from rsigym.platform.money import to_usd
 from rsigym.platform.prices import PriceBook
 from rsigym.platform.records import write_json
 from rsigym.platform.service import Evidence, Prepared, Quote
-from rsigym.services.jobs import Jobs, job_folders
+from rsigym.services.jobs import CONFIG, Jobs, past_jobs
 from rsigym.services.tinker_client import TinkerClient
 from rsigym.services.tinker_connection import ServedModel
 from rsigym.services.training_data import TrainingData, open_data
@@ -95,12 +93,7 @@ class TrainingService:
         Args:
             past: The meter of a call that was made then.
         """
-        for folder in job_folders(self._records, "training"):
-            config = folder / "config.json"
-            if not config.exists():  # it never began
-                shutil.rmtree(folder)
-                continue
-            about = json.loads(config.read_text(encoding="utf-8"))
+        for folder, about in past_jobs(self._records, "training", begun=CONFIG):
             log = TrainingLog.past(folder, about["steps"])
             self._jobs.restore(TrainingJob(folder.name, log, past(about["call"])))
 
@@ -205,7 +198,7 @@ class TrainingService:
             "steps": plan.steps,
             "call": meter.call_id,
         }
-        write_json(folder / "config.json", about)
+        write_json(folder / CONFIG, about)
         return folder
 
 

@@ -32,7 +32,6 @@ class LiveSandbox:
         number: Counts up with each sandbox: the order of the list.
         wanted: What it was created with.
         envd: Its data plane.
-        internet: Whether it may reach anything.
         started_at: When it was created.
         ends_at: When its time is up; a paused one keeps the time that it had.
         state: What its processes do.
@@ -43,7 +42,6 @@ class LiveSandbox:
     number: int
     wanted: NewSandbox
     envd: Envd
-    internet: bool
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     ends_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     state: Literal["running", "paused"] = "running"
@@ -100,7 +98,7 @@ class LiveSandbox:
         return {
             **self.listed(),
             "domain": None,
-            "allowInternetAccess": self.internet,
+            "allowInternetAccess": not self.envd.sandbox.egress.is_none,
             "lifecycle": {
                 "onTimeout": "pause" if self.wanted.auto_pause else "kill",
                 "autoResume": self.auto_resumes,

@@ -60,10 +60,6 @@ class Maker:
         """
         await sandbox.set_egress(_asked(network))
 
-    def opens(self, network: Network) -> bool:
-        """Whether it makes a sandbox reach anything."""
-        return not (self._grant & _asked(network)).is_none
-
     async def close(self) -> None:
         """Ends the sandboxes that nobody has taken."""
         await self._warm.close()

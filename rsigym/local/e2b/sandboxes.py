@@ -105,7 +105,6 @@ class Sandboxes:
         """
         network.check()
         await self._maker.set_network(live.envd.sandbox, network)
-        live.internet = self._maker.opens(network)
 
     def set_timeout(self, live: LiveSandbox, seconds: int) -> None:
         """
@@ -152,8 +151,7 @@ class Sandboxes:
             "E2B_TEMPLATE_ID": wanted.template,
         }
         envd = Envd(sandbox, secrets.token_hex(32), {**named, **wanted.envs})
-        internet = self._maker.opens(wanted.wanted_network)
-        live = LiveSandbox(sandbox_id, next(self._numbers), wanted, envd, internet)
+        live = LiveSandbox(sandbox_id, next(self._numbers), wanted, envd)
         self._live[live.id] = live
         self._end_in(live, wanted.timeout)
         self._start(self._notice_end(live))

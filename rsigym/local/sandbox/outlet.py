@@ -30,20 +30,17 @@ class Outlet:
     def __init__(
         self,
         listen: Callable[[int], Awaitable[socket.socket]],
-        grant: Egress,
         resolve: Resolve,
         bounds: Bounds,
     ):
         """
         Args:
             listen: Gives a listening socket inside the sandbox.
-            grant: The widest that it ever is.
             resolve: How names are looked up.
             bounds: What its connections may take.
         """
         self.traffic = Traffic()
         self._listen, self._resolve, self._bounds = listen, resolve, bounds
-        self._grant = grant
         self._proxy: Proxy | None = None
         self._changing = asyncio.Lock()
 
@@ -52,10 +49,9 @@ class Outlet:
         """What tells programs of the way out; nothing where there is none."""
         return {} if self._proxy is None else dict(_ENVIRONMENT)
 
-    async def set(self, asked: Egress) -> None:
-        """Makes it what the grant and `asked` both allow, for open connections too."""
+    async def set(self, egress: Egress) -> None:
+        """Makes it what `egress` allows, for open connections too."""
         async with self._changing:
-            egress = self._grant & asked
             if egress.is_none:
                 await self._shut()
             elif self._proxy is not None:

@@ -86,8 +86,8 @@ class Sandbox(Commands, Files):
         self._layout = self._runtime.layout
         self._isolation: Isolation = isolation
         self._ports: dict[int, int] = {}
-        self._grant = egress or Egress.none()
-        self._outlet = Outlet(self.listen, self._grant, resolve, bounds or Bounds())
+        self._grant = self._egress = egress or Egress.none()
+        self._outlet = Outlet(self.listen, resolve, bounds or Bounds())
 
     async def start(self) -> None:
         """Starts it, and removes what the sandboxes of dead processes left behind.
@@ -122,8 +122,15 @@ class Sandbox(Commands, Files):
             OSError: A program inside has taken the proxy's port while there was no proxy.
             ServiceFailure: The sandbox has ended.
         """
+        egress = self._grant & asked
         if self._isolation == "bubblewrap":
-            await self._outlet.set(asked)
+            await self._outlet.set(egress)
+        self._egress = egress
+
+    @property
+    def egress(self) -> Egress:
+        """Where its programs may connect to now: of the grant, what was asked for last."""
+        return self._egress
 
     @property
     def traffic(self) -> Traffic:
