@@ -3,7 +3,7 @@
 The yardstick is the tokenizer's own `encode_batch` on the same rendered texts, without reading,
 checking, rendering or writing anything. The two take turns over parts of the file, so that other
 load on the machine meets both alike. CPU time is compared too: both use every core to tokenize.
-Memory is what the process grows by when the whole file follows a part of it.
+Memory is the most that a process of its own has for a tenth of a file, and for the whole.
 
     python -m perf.data [--json] [--megabytes N]
 """
@@ -15,6 +15,8 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from rsigym.services.training_plan import make_plan
 from rsigym.services.training_records import Chats
 from rsigym.services.workspace_files import Workspace
 
+SPEED_MB = 20
 PARTS = 10
 TEXT = (
     "what is the number of apples that Tom has when he buys three boxes with seven in each and "
@@ -59,44 +62,55 @@ def timed(run: Callable[[], Any], total: list[float]) -> None:
     total[1] += time.process_time() - start_cpu
 
 
-def peak_mb() -> float:
-    """The most memory that this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def measure(folder: Path, megabytes: int) -> dict[str, float]:
-    """Speed of both, and the memory of the whole."""
+def measure(folder: Path) -> dict[str, float]:
+    """Speed of both, in turns."""
     tokenizer: Any = AutoTokenizer.from_pretrained(model_folder(DEFAULT))
-    renderer, config = TemplateRenderer(tokenizer), TrainingConfig()
-
-    def validate(name: str) -> None:
-        reader = Chats(renderer, config.train_on_what, "unread")
-        data = open_data(name, Workspace(folder))
-        make_plan(data, config, reader, context=2048, passes=1, folder=folder).data.close()
+    renderer = TemplateRenderer(tokenizer)
 
     def tokenize(texts: list[str]) -> None:
         tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
 
     validating, tokenizing = [0.0, 0.0], [0.0, 0.0]
-    with (folder / "whole.jsonl").open("w") as whole:
-        for seed in range(PARTS):
-            part = list(chats(megabytes * 2**20 // PARTS, seed))
-            whole.writelines(part)
-            (folder / "part.jsonl").write_text("".join(part))
-            timed(lambda: validate("part.jsonl"), validating)
-            said = [json.loads(line)["messages"] for line in part]
-            texts = tokenizer.apply_chat_template(said, tokenize=False)
-            timed(lambda texts=texts: tokenize(texts), tokenizing)
-    before = peak_mb()
-    validate("whole.jsonl")
+    for seed in range(PARTS):
+        part = list(chats(SPEED_MB * 2**20 // PARTS, seed))
+        (folder / "part.jsonl").write_text("".join(part))
+        timed(lambda: validate(folder / "part.jsonl", renderer), validating)
+        said = [json.loads(line)["messages"] for line in part]
+        texts = tokenizer.apply_chat_template(said, tokenize=False)
+        timed(lambda texts=texts: tokenize(texts), tokenizing)
     return {
-        "mb_per_s": megabytes / validating[0],
-        "mb_per_cpu_s": megabytes / validating[1],
+        "mb_per_s": SPEED_MB / validating[0],
+        "mb_per_cpu_s": SPEED_MB / validating[1],
         "ratio": tokenizing[0] / validating[0],
         "cpu_ratio": tokenizing[1] / validating[1],
-        "peak_mb": peak_mb(),
-        "grown_mb": peak_mb() - before,
     }
+
+
+def validate(file: Path, renderer: TemplateRenderer) -> None:
+    config = TrainingConfig()
+    reader = Chats(renderer, config.train_on_what, "unread")
+    data = open_data(file.name, Workspace(file.parent))
+    make_plan(data, config, reader, context=2048, passes=1, folder=file.parent).data.close()
+
+
+def validated_alone(file: Path) -> dict[str, float]:
+    """What it takes in a process that does nothing else: seconds, and MB at most."""
+    renderer = TemplateRenderer(AutoTokenizer.from_pretrained(model_folder(DEFAULT)))
+    total = [0.0, 0.0]
+    timed(lambda: validate(file, renderer), total)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": total[0], "cpu_seconds": total[1], "peak_mb": peak_mb}
+
+
+def memory(folder: Path, megabytes: int) -> dict[str, dict[str, float]]:
+    """Validating a tenth of a file, and the whole of it."""
+    result: dict[str, dict[str, float]] = {}
+    for name, size in (("tenth", megabytes * 2**20 // 10), ("whole", megabytes * 2**20)):
+        with (folder / f"{name}.jsonl").open("w") as file:
+            file.writelines(chats(size, seed=0))
+        with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+            result[name] = fresh.submit(validated_alone, folder / f"{name}.jsonl").result()
+    return result
 
 
 def main() -> None:
@@ -105,15 +119,17 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=20)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        result = measure(Path(folder), args.megabytes)
+        result = measure(Path(folder))
+        alone = memory(Path(folder), args.megabytes)
     if args.json:
-        print(json.dumps(result))
+        print(json.dumps(result | alone))
         return
+    tenth, whole = alone["tenth"], alone["whole"]
     print(
         f"validated {result['mb_per_s']:.2f} MB/s, {result['mb_per_cpu_s']:.2f} a second of CPU "
         f"time; {result['ratio']:.2f} of encode_batch's speed, {result['cpu_ratio']:.2f} in CPU "
-        f"time; {result['peak_mb']:.0f} MB at most, {result['grown_mb']:.0f} of them for the whole "
-        f"file of {args.megabytes} MB"
+        f"time; {args.megabytes} MB in {whole['seconds']:.0f} s with {whole['peak_mb']:.0f} MB at "
+        f"most, a tenth of it with {tenth['peak_mb']:.0f} MB"
     )
 
 
