@@ -1,13 +1,14 @@
 """`Choice`: questions with four options about a small invented world; it stands for GPQA.
 
-Twelve people have a town, a job, a favorite food, a pet and a hobby each, and `people.txt` in the
-sandbox says so. A model can learn the facts, or a harness look them up. Three questions of four
-name the person, the others go through another of the person's facts. The world of a seed is one
-for both splits, as a science is; but every fact is asked for in one split only, and each split has
-wordings of its own.
+Twelve people have a town, a job, a favorite food, a pet, a hobby and a best friend each, and
+`people.txt` in the sandbox says so. A model can look facts up, or a harness for it. Half the
+questions name the person, a quarter go through another of the person's facts, and a quarter through
+whose best friend it is: these take two steps. The world of a seed is one for both splits, as a
+science is; but every fact is asked for in one split only, and each split has wordings of its own.
 """
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +22,10 @@ type Fact = tuple[str, str]
 """A person and what is asked about them: ("Anna", "job")."""
 
 MAX_QUESTIONS: Final = 120
-"""Per split: 30 facts of each, in three wordings, and through each of four others."""
+"""Per split: 30 facts of each, in three wordings, through each of four others, and through whose
+friend it is in three wordings."""
+_KINDS: Final = ("direct", "through", "direct", "friend")
+"""Of questions, in turn."""
 
 _INSTRUCTION = """\
 Answer with one option only, in answer.txt.
@@ -37,11 +41,13 @@ class World:
 
     Attributes:
         people: Fact by name, by person.
+        friends: The best friend of each, who is nobody else's.
         text: All of it, a paragraph for each person.
         owners: The split that asks for a fact.
     """
 
     people: Mapping[str, Mapping[str, str]]
+    friends: Mapping[str, str]
     text: str
     owners: Mapping[Fact, Split]
 
@@ -55,12 +61,17 @@ class World:
             name: {fact: column[i] for fact, column in columns.items()}
             for i, name in enumerate(names)
         }
+        friends = dict(zip(names, names[1:] + names[:1], strict=True))
         facts: list[Fact] = [(name, fact) for name in names for fact in columns]
         rng.shuffle(facts)
         splits: tuple[Split, Split] = ("development", "official")
         return cls(
             people,
-            "\n".join(_paragraph(said["sentences"], name, people[name]) for name in names),
+            friends,
+            "\n".join(
+                said["paragraph"].format(person=name, friend=friends[name], **people[name])
+                for name in sorted(names)
+            ),
             {fact: splits[i % 2] for i, fact in enumerate(facts)},
         )
 
@@ -93,7 +104,8 @@ def tasks(split: Split, seed: int, count: int) -> list[Task]:
 
 
 def questions(split: Split, seed: int, count: int) -> list[Question]:
-    """`count` different questions; every fourth goes through another fact.
+    """`count` different questions: of each four, two name the person, one goes through another
+    fact, one through a friend.
 
     Equal arguments give equal questions, and a longer list begins with the shorter one.
 
@@ -105,28 +117,28 @@ def questions(split: Split, seed: int, count: int) -> list[Question]:
     world, rng = World.of(seed), random.Random(f"choice {split} {seed}")
     facts = [fact for fact, owner in world.owners.items() if owner == split]
     found: dict[str, Question] = {}
-    turns = {True: 0, False: 0}
+    turns = Counter[str]()
     while len(found) < count:
-        through = len(found) % 4 == 3
+        kind = _KINDS[len(found) % len(_KINDS)]
         # In turns, so that a fact is asked for again only once all others have been.
-        fact = facts[turns[through] % len(facts)]
-        turns[through] += 1
-        text = _text(world, fact, through, table("choice")[split], rng)
+        fact = facts[turns[kind] % len(facts)]
+        turns[kind] += 1
+        text = _text(world, fact, kind, table("choice")[split], rng)
         if text not in found:
             found[text] = _question(world, text, fact, rng)
     return list(found.values())
 
 
-def _text(
-    world: World, fact: Fact, through: bool, said: Mapping[str, Any], rng: random.Random
-) -> str:
+def _text(world: World, fact: Fact, kind: str, said: Mapping[str, Any], rng: random.Random) -> str:
     person, asked = fact
-    if not through:
+    if kind == "direct":
         return rng.choice(said["direct"][asked]).format(person=person)
+    name = said["names"][asked]
+    if kind == "friend":
+        (other,) = (one for one, friend in world.friends.items() if friend == person)
+        return rng.choice(said["friend"]).format(asked=name, person=other)
     known = rng.choice([other for other in world.people[person] if other != asked])
-    return said["through"][known].format(
-        asked=said["names"][asked], known=world.people[person][known]
-    )
+    return said["through"][known].format(asked=name, known=world.people[person][known])
 
 
 def _question(world: World, text: str, fact: Fact, rng: random.Random) -> Question:
@@ -134,7 +146,3 @@ def _question(world: World, text: str, fact: Fact, rng: random.Random) -> Questi
     right = world.people[person][asked]
     wrong = rng.sample([p[asked] for p in world.people.values() if p[asked] != right], 3)
     return Question(text, fact, tuple(rng.sample([right, *wrong], 4)), right)
-
-
-def _paragraph(sentences: list[str], person: str, facts: Mapping[str, str]) -> str:
-    return " ".join(sentence.format(person=person, **facts) for sentence in sentences) + "\n"

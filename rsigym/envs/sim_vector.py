@@ -52,7 +52,8 @@ class SimVectorEnv(VectorEnv[Features, Actions, Any]):
 
     Raises:
         OperatorError: A setting is not valid, or is none of a batch: macro-actions are not counted
-            or timed call by call, so there is no step limit and no time limit but the horizon.
+            or timed call by call, so there is no step limit and no time limit but the horizon, and
+            nothing is drawn or written.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class SimVectorEnv(VectorEnv[Features, Actions, Any]):
             num_envs,
             apart=bool(experiment.budgets_apart),
         )
+        self._begun = False
         self._ended = np.ones(num_envs, np.bool_)
         self._gains = np.zeros(num_envs)
         self._everywhere = np.ones(num_envs, np.bool_)
@@ -104,16 +106,22 @@ class SimVectorEnv(VectorEnv[Features, Actions, Any]):
         if options and "reset_mask" in options:
             rows = np.asarray(options["reset_mask"], np.bool_)
         self._begin(rows)
+        self._begun = True
         return self._notebook.features(), self._infos()
 
     def step(self, actions: Actions) -> tuple[Features, Numbers, Rows, Rows, dict[str, Any]]:
         """Carry out a macro-action in each episode."""
         over = self._ended
+        if not self._begun:
+            raise ResetNeeded("call reset() before step()")
         if self.autoreset_mode is AutoresetMode.DISABLED and over.any():
             raise ResetNeeded("some episodes have ended: reset them, by `reset_mask`")
         actions = np.asarray(actions)
-        if not self.action_space.contains(actions):
-            raise InvalidAction(f"actions must be in {self.action_space}, not {actions!r}")
+        if actions.dtype == np.bool_ or not self.action_space.contains(actions):
+            raise InvalidAction(
+                "a batch takes the numbers of macro-actions, rsigym.flat.Macro, and no calls: "
+                f"{self.action_space}, not {actions!r}"
+            )
         allowed = self._notebook.begin(actions) & ~over
         rewards, terminated = self._carry_out((actions == _MACROS) & allowed)
         truncated = self._notebook.late & ~terminated & ~over
@@ -202,6 +210,12 @@ class SimVectorEnv(VectorEnv[Features, Actions, Any]):
 
 
 def _experiment(settings: Mapping[str, Any]) -> Experiment:
+    for name in ("render_mode", "run_dir", "max_episode_steps"):
+        if settings.get(name) is not None:
+            raise OperatorError(
+                f"{name} is of a single env: a batch draws and writes nothing, and its limit is "
+                "horizon"
+            )
     experiment = Experiment.of(**{**settings, "backend": settings.get("backend", "sim")})
     if experiment.backend != "sim":
         raise OperatorError(f"there is no batch of {experiment.backend} episodes: use backend sim")

@@ -1,10 +1,12 @@
 """Research as a small discrete problem: a menu of macro-actions and a vector of features."""
 
+import copy
 from collections.abc import Mapping
-from typing import Any, SupportsFloat
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Discrete
 from gymnasium.utils import RecordConstructorArgs
 
@@ -29,16 +31,18 @@ class FlatResearch(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     chosen; anything else is not carried out, and costs a step.
 
     The benchmarks of an experiment are studied one after the other, and a submission turns to the
-    next. What else is in `info` is that of the last call that the step made, if it made one.
+    next. What else is in `info` is that of the last call that was made, but `cost_usd`, which is
+    what the calls of this step have cost. After the end nothing is carried out.
 
     Args:
-        env: An env of rsigym, wrapped or not.
+        env: An env of rsigym, wrapped or not, whose actions and observations are still its own.
         playbook: A `Recipe` for each benchmark, as JSON data. The simulator has its own, which is
             the default there; for the local benchmarks, `agents/playbook.py` makes one.
         horizon: Macro-actions after which the episode is truncated.
 
     Raises:
-        OperatorError: It is another env, or the playbook does not fit it.
+        OperatorError: It is another env, a wrapper below changes what is done or seen, or the
+            playbook does not fit.
     """
 
     def __init__(
@@ -52,19 +56,27 @@ class FlatResearch(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         inner = env.unwrapped
         if not isinstance(inner, RSIGymEnv):
             raise OperatorError(f"FlatResearch wraps envs of rsigym, not {inner}")
+        own = (inner.action_space, inner.observation_space)
+        if (env.action_space, env.observation_space) != own:
+            raise OperatorError(
+                "FlatResearch makes calls and reads their answers: wrappers that change actions or "
+                f"observations go above it, not below as in {env}"
+            )
         self._inner = inner
         benchmarks = inner.experiment.benchmarks
         self.playbook = _built_in(inner.experiment) if playbook is None else playbook
         read = read_playbook(self.playbook, benchmarks)
         self._recipes = [read[name] for name in benchmarks]
         self._horizon = valid_horizon(horizon)
+        self._notebook: Notebook | None = None
+        self._ends = (False, False)
         self.action_space = Discrete(len(Macro))
         self.observation_space = Box(0, 1, (len(FEATURES),), np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        _, info = self.env.reset(seed=seed, options=options)
+        _, self._info = self.env.reset(seed=seed, options=options)
         experiment, permissions = self._inner.experiment, self._inner.permissions
         recipes, model = self._recipes, experiment.model
         left_open = np.array([permitted(permissions, recipe, model) for recipe in recipes])
@@ -79,37 +91,51 @@ class FlatResearch(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._researcher = Researcher(
             self._notebook, experiment.benchmarks, recipes, model, permissions
         )
-        return self._notebook.features()[0], self._masked(info)
+        self._ends = (False, False)
+        return self._notebook.features()[0], self._told(self._notebook, 0.0)
 
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        notebook = self._notebook
+        if notebook is None:
+            raise ResetNeeded("call reset() before step()")
+        reward, usd = 0.0, 0.0
+        if not any(self._ends):
+            macro = self._allowed(notebook, action)
+            if macro is not None:
+                reward, usd = self._carry_out(macro)
+            late = not any(self._ends) and bool(notebook.late[0])
+            self._ends = (self._ends[0], self._ends[1] or late)
+        terminated, truncated = self._ends
+        return notebook.features()[0], reward, terminated, truncated, self._told(notebook, usd)
+
+    def _allowed(self, notebook: Notebook, action: Any) -> Macro | None:
+        """The macro-action that is meant; None, and a step gone, where it may not be done."""
         known = self.action_space.contains(action)
         macro = Macro(action) if known else Macro.WAIT
-        allowed = self._notebook.begin(np.array([macro]))[0]
-        reward, terminated, truncated, info = 0.0, False, False, {}
+        allowed = notebook.begin(np.array([macro]))[0]
         if not known:
-            self._notebook.fail(_ALONE, np.zeros(1))
-        elif allowed:
-            reward, terminated, truncated, info = self._carry_out(macro)
-        truncated |= not terminated and bool(self._notebook.late[0])
-        return self._notebook.features()[0], reward, terminated, truncated, self._masked(info)
+            notebook.fail(_ALONE, np.zeros(1))
+        return macro if known and allowed else None
 
-    def _carry_out(self, macro: Macro) -> tuple[float, bool, bool, dict[str, Any]]:
-        """The sum of the rewards of a macro-action's calls, and what the last of them answered."""
-        total, terminated, truncated = 0.0, False, False
-        info: dict[str, Any] = {}
+    def _carry_out(self, macro: Macro) -> tuple[float, float]:
+        """What a macro-action's calls were paid in all, and what they cost."""
+        total, usd = 0.0, 0.0
         calls = self._researcher.carry_out(macro)
         call = next(calls, None)
-        while call is not None and not (terminated or truncated):
-            observation, reward, terminated, truncated, info = self.env.step(call)
-            total += float(reward)
+        while call is not None and not any(self._ends):
+            observation, reward, terminated, truncated, self._info = self.env.step(call)
+            self._ends = terminated, truncated
+            total, usd = total + float(reward), usd + self._info["cost_usd"]
             try:
                 call = calls.send(observation)
             except StopIteration:
                 call = None
-        return total, terminated, truncated, info
+        return total, usd
 
-    def _masked(self, info: dict[str, Any]) -> dict[str, Any]:
-        return {**info, "action_mask": self._notebook.mask()[0]}
+    def _told(self, notebook: Notebook, usd: float) -> dict[str, Any]:
+        """`info`: the caller's own, with the same keys in every step."""
+        mask = notebook.mask()[0]
+        return {**copy.deepcopy(self._info), "action_mask": mask, "cost_usd": usd}
 
 
 def _built_in(experiment: Experiment) -> dict[str, Any]:

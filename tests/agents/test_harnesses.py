@@ -104,6 +104,18 @@ def test_the_model_is_shown_the_line_that_the_question_is_about(tmp_path: Path):
     assert request["messages"][1]["content"].startswith("Ida is a pilot.\n\nWhat is Ida?")
 
 
+def test_the_model_is_shown_a_friends_line_if_the_question_is_about_one(tmp_path: Path):
+    tom, ida = (
+        "Tom cooks. The best friend of Tom is Ida.",
+        "Ida flies. The best friend of Ida is Tom.",
+    )
+    question = QUESTION.replace("What is Ida", "What is Tom's best friend")
+    endpoint = Endpoint(["pilot"])
+    run(HARNESSES / "lookup", endpoint, tmp_path, question, {"people.txt": f"{ida}\n\n{tom}\n"})
+    (request,) = endpoint.asked
+    assert request["messages"][1]["content"].startswith(f"{tom}\n{ida}\n\n")
+
+
 def test_the_option_that_most_replies_name_is_the_answer(tmp_path: Path):
     endpoint = Endpoint(["?", "cook", "pilot", "a pilot", "pilots", "?", ""])
     assert run(HARNESSES / "lookup", endpoint, tmp_path, QUESTION, PEOPLE).answer == "pilot"

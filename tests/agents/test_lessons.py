@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lessons import LESSONS, Record, Seen
@@ -112,7 +113,9 @@ def test_repairs_are_right_and_of_no_official_function(seed: int):
 
 def test_facts_are_what_the_text_says():
     world = World.of(0)
-    assert facts(world.text) == world.people
+    assert facts(world.text) == {
+        person: {**its, "friend": world.friends[person]} for person, its in world.people.items()
+    }
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -121,19 +124,24 @@ def test_answers_about_the_world_are_true_and_ask_for_every_fact(seed: int):
     true = {value for person in world.people.values() for value in person.values()}
     answers = {said(record, "assistant")[-1] for record in records("Choice", seed)}
     assert answers == true
-    wordings = {w for each in material("choice")["questions"].values() for w in each}
+    own = _wordings(material("choice"), "questions")
     for split in SPLITS:
-        direct = table("choice")[split]["direct"]
-        assert not wordings & {wording for each in direct.values() for wording in each}
+        assert not own & _wordings(table("choice")[split], "direct")
 
 
-def test_the_line_that_a_record_looks_up_is_what_its_command_prints(tmp_path: Path):
+def _wordings(said: Any, direct: str) -> set[str]:
+    return {*said["friend"], *(wording for each in said[direct].values() for wording in each)}
+
+
+def test_what_a_record_looks_up_is_what_its_commands_print(tmp_path: Path):
     (tmp_path / "people.txt").write_text(World.of(0).text)
     looked_up = [r for r in records("Choice", 1, 60) if len(r["messages"]) > 3]
     assert len(looked_up) == 45
+    assert {len(said(record, "assistant")) for record in looked_up} == {2, 3}
     for record in looked_up:
-        look, answer = said(record, "assistant")
-        commands = look.removeprefix("```sh\n").removesuffix("\n```")
-        printed = subprocess.check_output(["sh", "-c", commands], cwd=tmp_path, text=True)
-        assert said(record, "user")[1] == f"Output:\n{printed}"
-        assert f" {answer}." in printed
+        *looks, answer = said(record, "assistant")
+        for look, shown in zip(looks, said(record, "user")[1:], strict=True):
+            commands = look.removeprefix("```sh\n").removesuffix("\n```")
+            printed = subprocess.check_output(["sh", "-c", commands], cwd=tmp_path, text=True)
+            assert shown == f"Output:\n{printed}"
+        assert re.search(rf"\b{answer}\b", said(record, "user")[-1])

@@ -1,5 +1,6 @@
 """`Choice`: one world, facts that belong to a split, and a verifier that counts options."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ def test_a_fact_is_asked_for_in_one_split_only(seed: int):
 def test_splits_share_no_wording():
     said = table("choice")
     wordings = [
-        {w for each in said[s]["direct"].values() for w in each} | {*said[s]["through"].values()}
+        {w for each in said[s]["direct"].values() for w in each}
+        | {*said[s]["through"].values(), *said[s]["friend"]}
         for s in SPLITS
     ]
     assert not wordings[0] & wordings[1]
@@ -41,15 +43,39 @@ def test_the_text_says_what_is_right_and_nothing_else_is(seed: int, split: Split
         assert len({*question.options}) == 4
         assert [o for o in question.options if o == world.people[person][asked]] == [question.right]
         (paragraph,) = (text for text in world.text.splitlines() if text.startswith(person))
-        assert [option for option in question.options if f" {option}." in paragraph] == [
+        assert [o for o in question.options if re.search(rf"\b{o}\b", paragraph)] == [
             question.right
         ]
+        assert paragraph.endswith(f"The best friend of {person} is {world.friends[person]}.")
 
 
-def test_every_fourth_question_names_no_person():
-    names = table("choice")["world"]["people"]
-    asked = [any(name in q.text for name in names) for q in questions("official", 0, 40)]
-    assert asked == [True, True, True, False] * 10
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10_000))
+def test_friendship_leads_from_everybody_to_everybody(seed: int):
+    """So one look-up does not do: nobody's friend is the one whose friend they are."""
+    friends = World.of(seed).friends
+    met = [next(iter(friends))]
+    while friends[met[-1]] not in met:
+        met.append(friends[met[-1]])
+    assert {*met} == {*friends}
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_questions_lead_to_a_person_by_name_by_a_fact_and_by_a_friend(split: Split):
+    world, asked = World.of(0), questions(split, 0, MAX_QUESTIONS)
+    led = [_led_to(world, question.text) for question in asked]
+    assert [kind for kind, _ in led] == ["name", "fact", "name", "friend"] * 30
+    assert [person for _, person in led] == [question.fact[0] for question in asked]
+
+
+def _led_to(world: World, text: str) -> tuple[str, str]:
+    """How a question says whom it is about, and whom, by its words and the world alone."""
+    said = {*re.findall(r"\w+", text)}
+    if named := said & {*world.people}:
+        (name,) = named
+        return ("friend", world.friends[name]) if "friend" in said else ("name", name)
+    (person,) = (name for name, its in world.people.items() if said & {*its.values()})
+    return "fact", person
 
 
 def test_an_answer_is_right_if_it_names_the_right_option_alone(tmp_path: Path):

@@ -1,8 +1,9 @@
 """A harness that looks up what a question is about, and has the model answer from that.
 
 It takes the place of the minimal harness's `agent.py`; the other files stay. Of the texts in the
-working directory the line that shares most with the question is shown to the model; the option that
-its replies name most often is the answer.
+working directory the line that shares most with the question is shown to the model, and after it
+the line of a best friend, if one is asked about; the option that the model's replies name most often
+is the answer.
 """
 
 import re
@@ -37,22 +38,33 @@ def main() -> None:
 
 
 def passage(question: str) -> str:
-    """The line of the texts that shares the rarest words with a question."""
+    """The lines of the texts that a question leads to."""
     lines = [
         line
         for path in sorted(Path().glob("*.txt"))
         for line in path.read_text(encoding="utf-8").splitlines()
         if line.strip()
     ]
+    first = closest(question, lines)
+    friend = re.search(r"best friend of \w+ is (\w+)", first)
+    if friend is None or "best friend" not in question:
+        return first
+    return f"{first}\n{closest(friend[1], lines)}"
+
+
+def closest(question: str, lines: list[str]) -> str:
+    """The line that shares the rarest words with a question, and has them most often."""
     frequency = Counter(word for line in lines for word in words(line))
-    asked = words(question)
+    asked = {*words(question)}
     return max(
-        lines, key=lambda line: sum(1 / frequency[word] for word in words(line) & asked), default=""
+        lines,
+        key=lambda line: sum(1 / frequency[word] for word in words(line) if word in asked),
+        default="",
     )
 
 
-def words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text.lower()))
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
 
 
 def named(reply: str, options: list[str]) -> list[str]:
