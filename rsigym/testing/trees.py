@@ -12,6 +12,8 @@ def difference(a: Any, b: Any, path: str = "") -> str | None:
     """Where two trees differ and how; None where they are the same. NaN is NaN, 1 is not 1.0."""
     if type(a) is not type(b):
         return f"{path or 'it'} is {_short(a)} and then {_short(b)}"
+    if isinstance(a, np.ndarray) and a.dtype == b.dtype == np.object_:
+        return difference(a.tolist(), b.tolist(), path)
     if isinstance(a, dict):
         if a.keys() != b.keys():
             return (

@@ -1,6 +1,9 @@
 """`env.step` wherever it is called from: running loops, threads, a notebook, beside 999 others."""
 
+import ast
 import asyncio
+import inspect
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -8,10 +11,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+import rsigym
 from rsigym.platform.outcome import Status
 from rsigym.testing import Subject
 from rsigym.testing.trees import difference
-from tests.testing.sim_env import SIM
+
+assert rsigym
+
+SIM = "RSIGym/Integers-Sim-v0"
 
 STEPS = 30
 
@@ -83,28 +90,47 @@ def test_one_env_by_many_threads_counts_every_call_and_overspends_nothing() -> N
     env.close()
 
 
+CELLS = (
+    "observation, info = env.reset(seed=0)",
+    "ticks = asyncio.create_task(ticking())",
+    "answer = env.step({'op': 'workspace.list', 'args': {}})",
+    "await asyncio.sleep(0)",
+    "answer = [env.step({'op': 'workspace.list', 'args': {}}) for _ in range(2)][-1]",
+    "observation, info = await asyncio.to_thread(env.reset, seed=0)",
+    "again = [env.step({'op': 'workspace.list', 'args': {}}) for _ in range(3)][-1]",
+    "ticks.cancel()",
+    "env.close(); env.close()",
+)
+
+
 def test_cell_by_cell_as_in_a_notebook() -> None:
-    """A loop that runs all the time, each cell a task of its own; the env lives between them."""
-    loop = asyncio.new_event_loop()
-    cells = {"env": gym.make(SIM)}
+    """One loop runs all the time, each cell is awaited in it, as ipykernel does, and others of the
+    user's tasks go on beside them; the env lives between the cells.
+    """
+    ticked: list[int] = []
 
-    async def cell(code: str) -> None:
-        exec(code, cells)
+    async def ticking() -> None:
+        while True:
+            ticked.append(len(ticked))
+            await asyncio.sleep(0)
 
-    for code in (
-        "observation, info = env.reset(seed=0)",
-        "answer = env.step({'op': 'workspace.list', 'args': {}})",
-        "observation, info = env.reset(seed=0)",
-        "again = env.step({'op': 'workspace.list', 'args': {}})",
-        "env.close(); env.close()",
-    ):
-        loop.run_until_complete(cell(code))
-    loop.close()
-    assert difference(cells["answer"], cells["again"]) is None
+    async def notebook() -> dict[str, Any]:
+        names: dict[str, Any] = {"env": gym.make(SIM), "asyncio": asyncio, "ticking": ticking}
+        for cell in CELLS:
+            code = compile(cell, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            ran = eval(code, names)
+            if inspect.isawaitable(ran):
+                await ran
+        return names
+
+    names = asyncio.run(notebook())
+    assert ticked
+    assert difference(names["answer"], names["again"]) is None
 
 
 def test_a_thousand_envs_in_one_process() -> None:
-    threads = threading.active_count()
+    """They are open at once, with no thread, file or socket of their own."""
+    threads, files = threading.active_count(), open_files()
     envs = [gym.make(SIM) for _ in range(1000)]
     for seed, env in enumerate(envs):
         env.reset(seed=seed)
@@ -114,5 +140,11 @@ def test_a_thousand_envs_in_one_process() -> None:
     assert {observation["status"].item() for observation in listed} == {Status.OK}
     assert all(np.array_equal(it["step"], [2]) for it in listed)
     assert threading.active_count() == threads
+    assert open_files() == files
     for env in envs:
         env.close()
+
+
+def open_files() -> set[str]:
+    """The descriptors of this process, where the system shows them."""
+    return {*os.listdir("/proc/self/fd")} if os.path.isdir("/proc/self/fd") else set()

@@ -182,9 +182,9 @@ def test_without_autoreset_an_episode_that_has_ended_is_reset_by_the_mask():
 def test_actions_outside_the_menu_are_an_error():
     envs = SimVectorEnv(2)
     envs.reset(seed=0)
-    for wrong in (np.array([0, len(Macro)]), np.array([-1, 0]), np.array([0])):
+    for wrong in ([0, len(Macro)], [-1, 0], [0], [0.0, 1.0], [True, False]):
         with pytest.raises(gym.error.InvalidAction):
-            envs.step(wrong)
+            envs.step(np.array(wrong))
 
 
 @pytest.mark.parametrize(
@@ -200,18 +200,3 @@ def test_actions_outside_the_menu_are_an_error():
 def test_what_a_batch_cannot_be_is_said(settings: dict[str, Any], said: str):
     with pytest.raises(OperatorError, match=said):
         SimVectorEnv(2, **settings)
-
-
-def test_gymnasium_makes_it_by_the_entry_point_of_an_id():
-    gym.register(
-        "RSIGymTest/Batch-v0",
-        vector_entry_point="rsigym.envs.sim_vector:SimVectorEnv",
-        kwargs={"benchmarks": ["Integers"], "track": "Joint", "backend": "sim", "budget_usd": 5.0},
-    )
-    envs = gym.make_vec("RSIGymTest/Batch-v0", 3, autoreset_mode="Disabled")
-    assert isinstance(envs, SimVectorEnv)
-    assert envs.metadata["autoreset_mode"] is AutoresetMode.DISABLED
-    features, infos = envs.reset(seed=0)
-    assert features in envs.observation_space
-    assert infos["action_mask"].shape == (3, len(Macro))
-    assert envs.action_space.sample() in envs.action_space

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 from rsigym.testing import CHECKS, ConformanceError, Subject, check
+from rsigym.testing.trees import difference
 from tests.envs.memory_env import ENV_ID
 from tests.testing.mutants import MUTANTS, ForgetsItsSeed, Listens, Mutant
 
@@ -55,6 +57,12 @@ def test_only_the_operations_that_are_given_are_called() -> None:
         if each.__name__ != "check_hostile_actions":
             each(Subject(Listens.make, steps=20, operations={"budget.balance", "run.wait"}))
     assert Listens.called == {"budget.balance", "run.wait"}
+
+
+def test_arrays_of_objects_are_compared_by_what_is_in_them() -> None:
+    one, same, other = (np.array([each, None], object) for each in ({"a": 1}, {"a": 1}, {"a": 2}))
+    assert difference(one, same) is None
+    assert difference([one], [other]) == "[0][0]['a'] is 1 and then 2"
 
 
 def test_it_is_imported_when_it_is_used_and_needs_no_pytest() -> None:
