@@ -24,7 +24,7 @@ from rsigym.platform.ledger import Ledger
 from rsigym.platform.meter import Meter
 from rsigym.platform.money import to_usd
 from rsigym.platform.outcome import Outcome, Status, status_of
-from rsigym.platform.parse import parse
+from rsigym.platform.parse import parse, unwrapped
 from rsigym.platform.permissions import Permissions
 from rsigym.platform.records import FolderRecords, MemoryRecords, Records
 from rsigym.platform.service import Evidence, Prepared, Service
@@ -181,8 +181,7 @@ class Run:
             "started": started,
             "seconds": time.time() - started,
         }
-        asked = text_of(call.to_call() if isinstance(call, Operation) else call)
-        self.records.write(outcome.record, about, asked, evidence)
+        self.records.write(outcome.record, about, text_of(unwrapped(call)), evidence)
 
     def close(self) -> None:
         """Stop what runs, wait until it has stopped, and let go of every file; twice is fine."""

@@ -2,7 +2,7 @@
 
 import json
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from rsigym.platform.meter import Meter
 from rsigym.platform.outcome import Outcome, Status
 from rsigym.platform.permissions import InferenceGrant, Permissions
 from rsigym.platform.reconcile import reconcile
+from rsigym.platform.records import read_calls
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence, Prepared, Quote
 from rsigym.platform.sql_ledger import SQLLedger
@@ -168,6 +169,40 @@ def test_every_call_is_recorded_as_it_was_made(run: Run, tmp_path: Path) -> None
     assert record["evidence"] == {"content": "hi"}
     strange = run.call({"op": {1, 2}, "text": "\ud800"})
     assert (tmp_path / "records" / "calls" / f"{strange.record}.json").exists()
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("depths", [range(60, 70), range(1460, 1500), [100_000]])
+def test_a_record_can_be_read_however_deep_the_call_was(
+    run: Run, tmp_path: Path, depths: Sequence[int]
+) -> None:
+    for depth in depths:
+        assert run.call({"op": "workspace.list", "args": {"path": nested(depth)}}).status
+    assert len(read_calls(tmp_path)) == len(depths)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"op": "training.submit", "args": {"data": [{"a": nested(300)}]}},
+        {"op": "training.submit", "args": {"data": [{"a": i, 5: i} for i in range(1000)]}},
+        {"op": "training.submit", "args": {"data": [{"a" * 10_000: float("nan")}]}},
+        chat() | {"args": {"messages": [{"role": "user", "content": [{"type": nested(5000)}]}]}},
+        chat() | {"args": {"messages": [{"role": "user", "content": [{"type": "x" * 10**6}]}]}},
+        InferenceChat.model_construct(model="m", messages=[object()]),
+    ],
+    ids=["deep", "many", "long", "type", "long type", "constructed"],
+)
+def test_what_is_wrong_is_told_in_a_few_lines(run: Run, call: Any) -> None:
+    outcome = run.call(call)
+    assert (outcome.status, side(outcome)) == (Status.INVALID, "agent")
+    assert len(message(outcome)) < 5000
 
 
 def test_the_journal_knows_a_paid_call_before_it_is_made(
