@@ -45,7 +45,7 @@ def parse(call: object) -> Operation:
 
 
 def unwrapped(call: object) -> object:
-    """The dict that an `Operation` stands for; anything else, or one that no JSON holds, as it is."""
+    """The dict that an `Operation` stands for; as it is what is none, or what no JSON holds."""
     if not isinstance(call, Operation):
         return call
     try:

@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from rsigym.operations import Operation
@@ -184,10 +185,14 @@ class Run:
         self.records.write(outcome.record, about, text_of(unwrapped(call)), evidence)
 
     def close(self) -> None:
-        """Stop what runs, wait until it has stopped, and let go of every file; twice is fine."""
-        for service in self.services.values():
-            service.close()
-        self._journal.close()
+        """Stop what runs, wait until it has stopped, and let go of every file; twice is fine.
+
+        What one service raises keeps none of the others from being closed.
+        """
+        with ExitStack() as closing:
+            closing.callback(self._journal.close)
+            for service in reversed(self.services.values()):
+                closing.callback(service.close)
 
 
 def _opened(folder: Path | None, run_id: str) -> tuple[Records, Journal, int]:

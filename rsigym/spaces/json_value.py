@@ -14,8 +14,8 @@ __all__ = ["JsonValue"]
 class JsonValue(Space[Json]):
     """Every JSON value whose compact UTF-8 text is at most `max_bytes` long.
 
-    Keys are strings, numbers are finite, strings hold no lone surrogates, and lists and dicts lie in
-    one another at most `MAX_DEPTH` deep.
+    Keys are strings, numbers are finite, strings hold no lone surrogates, and lists and dicts lie
+    in one another at most `MAX_DEPTH` deep.
 
     >>> {"steps": [1, 2.5, None]} in JsonValue(100)
     True

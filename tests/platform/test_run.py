@@ -327,6 +327,26 @@ def test_a_run_that_is_over_refuses_calls_without_raising(run: Run, model: Model
     assert run.ledger.balance("run") == Balance(150, 0, 0)
 
 
+def test_a_service_that_cannot_be_closed_keeps_nothing_else_open(tmp_path: Path) -> None:
+    closed: list[str] = []
+
+    class Stuck(Model):
+        def close(self) -> None:
+            closed.append("stuck")
+            raise RuntimeError("it does not stop")
+
+    class Other(Model):
+        def close(self) -> None:
+            closed.append("other")
+
+    services = {"inference": Stuck(), "rollout": Other()}
+    run = Run("run", tmp_path, Permissions(), MemoryLedger(), services)
+    with pytest.raises(RuntimeError, match="does not stop"):
+        run.close()
+    assert closed == ["stuck", "other"]
+    assert run.call({"op": "budget.balance"}).status is Status.FAILED, "the journal is closed"
+
+
 def test_a_run_goes_on_after_the_calls_of_an_earlier_process(
     run: Run, model: Model, tmp_path: Path
 ) -> None:
