@@ -57,10 +57,14 @@ def unwrapped(call: object) -> object:
 def _explain(name: str, error: ValidationError) -> str:
     mistakes = error.errors(include_url=False, include_context=False, include_input=False)
     lines = [
-        f"{'.'.join(map(str, each['loc']))[:_SHOWN] or 'args'}: {each['msg'][:_SHOWN]}"
+        f"{'.'.join(map(str, each['loc']))[:_SHOWN] or 'args'}: {_says(each['msg'])}"
         for each in mistakes[:_MISTAKES]
     ]
     if more := len(mistakes) - len(lines):
         lines.append(f"and {more} more")
     fields = ", ".join(OPERATIONS[name].model_fields) or "none"
     return f"the args of {name} are not valid: {'; '.join(lines)} (its args: {fields})"
+
+
+def _says(message: str) -> str:
+    return message.removeprefix("Value error, ")[:_SHOWN]
