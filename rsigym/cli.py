@@ -1,11 +1,12 @@
 """The command `rsigym`.
 
 Exit status: 0 for success, 1 for a run without an index or a machine that lacks something, 2 for
-an operator's mistake, 130 after Ctrl-C.
+an operator's mistake, 130 after Ctrl-C, 141 where nobody reads the output to its end.
 """
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -36,6 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # What is left in the buffer would fail once more when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -140,7 +140,19 @@ def test_envs_of_a_module_are_listed_too(
     rows = {row["id"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["Mine/Two-v0"]["benchmarks"] == ["Integers", "Shell"]
     del gymnasium.registry["Mine/Two-v0"]
-    assert main(["envs", "no_such_suite"]) == 2
+    for wrong in ("no_such_suite", ".my_suite", "my suite"):
+        assert main(["envs", wrong]) == 2
+
+
+def test_a_reader_that_goes_away_ends_a_command_without_a_word():
+    reads, writes = os.pipe()
+    os.close(reads)
+    program = [sys.executable, "-m", "rsigym", "envs"]
+    with os.fdopen(writes) as nobody:
+        done = subprocess.run(
+            program, cwd=ROOT, stdout=nobody, stderr=subprocess.PIPE, check=False, timeout=120
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 @pytest.mark.parametrize(
@@ -216,6 +228,12 @@ def test_index_refuses_what_means_nothing_together(
     assert re.search(reason, shown.err)
 
 
+def test_index_counts_no_result_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    [file] = written(tmp_path, result())
+    assert main(["index", file, f"{Path(file).parent}/../{tmp_path.name}/{Path(file).name}"]) == 2
+    assert "is named twice" in capsys.readouterr().err
+
+
 def test_index_prints_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["index", "--markdown", *written(tmp_path, result(run="a|b"))]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -242,6 +260,7 @@ def test_index_says_that_a_result_is_simulated(tmp_path: Path, capsys: pytest.Ca
     "content",
     [
         "",
+        "[" * 100_000,
         "[]",
         "{}",
         "\ufeff{}",
@@ -352,6 +371,20 @@ def test_what_an_agents_module_fails_to_import_is_not_taken_for_the_agent(
         load_agent("broken_agent")
     with pytest.raises(OperatorError, match="there is no agent"):
         load_agent("broken_package.agent")
+
+
+def test_what_an_agents_module_raises_goes_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "raising_agent.py").write_text("raise ValueError('boom')")
+    with pytest.raises(ValueError, match="boom"):
+        load_agent("raising_agent")
+
+
+def test_an_agents_file_takes_no_modules_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "json.py").write_text("def research(env, seed): return seed")
+    assert load_agent(str(tmp_path / "json.py"))(None, 5) == 5
+    assert sys.modules["json"] is json
 
 
 def test_an_entry_point_names_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from rsigym.commands.modules import is_module_name
 from rsigym.platform.errors import OperatorError
 
 __all__ = ["ENTRY_POINTS", "Research", "load_agent"]
@@ -39,14 +40,13 @@ def _load(named: str) -> Any:
         return _from_file(Path(named))
     for entry_point in entry_points(group=ENTRY_POINTS, name=named):
         return entry_point.load()
-    try:
-        return importlib.import_module(named)
-    except ModuleNotFoundError as error:
-        # What the agent's module itself fails to import is the agent's own fault.
-        if error.name is None or not f"{named}.".startswith(f"{error.name}."):
-            raise
-    except (TypeError, ValueError):
-        pass
+    if is_module_name(named):
+        try:
+            return importlib.import_module(named)
+        except ModuleNotFoundError as error:
+            # What the agent's module itself fails to import is the agent's own fault.
+            if error.name is None or not f"{named}.".startswith(f"{error.name}."):
+                raise
     raise OperatorError(f"there is no agent {named!r}: give a .py file, a module or an entry point")
 
 
@@ -59,6 +59,7 @@ def _from_file(path: Path) -> Any:
     assert spec.loader is not None
     sys.path.insert(0, str(path.parent.resolve()))
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    # Under its name, as pickling wants it, but in the place of none that others have imported.
+    sys.modules.setdefault(path.stem, module)
     spec.loader.exec_module(module)
     return module

@@ -1,10 +1,10 @@
 """Making the environment of a run from its command line."""
 
 import argparse
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from rsigym.commands.extras import require_local
+from rsigym.commands.modules import import_named
 from rsigym.platform.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ def _ours(env_id: str) -> "EnvSpec":
 
     from rsigym.envs.env import RSIGymEnv
 
+    # `module:id` imports the module, which registers the id.
+    module, _, name = env_id.rpartition(":")
+    if module:
+        import_named(module)
     try:
-        # `module:id` imports the module, which registers the id.
-        module, _, name = env_id.rpartition(":")
-        if module:
-            importlib.import_module(module)
         spec = gym.spec(name)
-    except (gym.error.Error, ImportError) as error:
+    except gym.error.Error as error:
         raise OperatorError(
             f"there is no environment {env_id!r} ({error}); `rsigym envs` lists them"
         ) from None

@@ -3,12 +3,11 @@
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import Any, get_args
 
 from rsigym.commands.declare import Subparsers, declare
+from rsigym.commands.modules import import_named
 from rsigym.commands.tables import table
-from rsigym.platform.errors import OperatorError
 from rsigym.platform.tracks import Backend, Track
 
 __all__ = ["add_to"]
@@ -37,7 +36,7 @@ def add_to(commands: Subparsers) -> None:
 
 def _work(arguments: argparse.Namespace) -> int:
     for module in arguments.modules:
-        _import(module)
+        import_named(module)
     rows = [row for row in _rows() if _wanted(row, arguments)]
     if arguments.json:
         print(json.dumps(rows, indent=2))
@@ -45,17 +44,6 @@ def _work(arguments: argparse.Namespace) -> int:
     head = ("id", "track", "benchmarks", "budget", "backend", "typical run")
     print(table([head, *map(_cells, rows)]))
     return 0
-
-
-def _import(module: str) -> None:
-    """
-    Raises:
-        OperatorError: There is no such module.
-    """
-    try:
-        import_module(module)
-    except ImportError as error:
-        raise OperatorError(f"the module {module} cannot be imported: {error}") from None
 
 
 def _wanted(row: Mapping[str, Any], arguments: argparse.Namespace) -> bool:

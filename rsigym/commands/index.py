@@ -41,6 +41,7 @@ def add_to(commands: Subparsers) -> None:
 def _work(arguments: argparse.Namespace) -> int:
     from rsigym.benchmarks.combined import combine
 
+    _require_once(arguments.results)
     results = [_read(path) for path in arguments.results]
     try:
         _require_alike(results, arguments.results)
@@ -55,15 +56,29 @@ def _work(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _file(path: Path) -> Path:
+    return path / "result.json" if path.is_dir() else path
+
+
+def _require_once(paths: list[Path]) -> None:
+    """One that is named twice would weigh more than the other runs of its benchmark."""
+    seen: set[Path] = set()
+    for path in paths:
+        file = _file(path).resolve()
+        if file in seen:
+            raise OperatorError(f"the result {path} is named twice: name it once")
+        seen.add(file)
+
+
 def _read(path: Path) -> dict[str, Any]:
     """
     Raises:
         OperatorError: It is no result, or one without an index; the message says why.
     """
-    file = path / "result.json" if path.is_dir() else path
+    file = _file(path)
     try:
         result = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise OperatorError(f"{file} cannot be read as a result: {error}") from None
     if not isinstance(result, dict) or "rsi_index" not in result:
         raise OperatorError(f"{file} is not a result of rsigym: it has no rsi_index")

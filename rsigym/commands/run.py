@@ -44,7 +44,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     add("env_id", metavar="ENV_ID", help="as `rsigym envs` lists them")
     add("--backend", choices=get_args(Backend.__value__), help="where the services are")
     add("--budget", type=float, metavar="USD", dest="budget_usd", help="US dollars for the run")
-    add("--seed", type=int, default=0, metavar="N", help="handed to the agent; 0 by default")
+    add("--seed", type=_seed, default=0, metavar="N", help="handed to the agent; 0 by default")
     add("--out", metavar="DIR", dest="run_dir", help="where the run folder is made")
     add(
         "--sandbox",
@@ -61,6 +61,13 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     add("--time-limit", type=float, metavar="S", dest="time_limit_s", help="the same in seconds")
     add("--json", action="store_true", help="print the result, and nothing else, to stdout")
     add("--quiet", action="store_true", help="show no progress, only the summary")
+
+
+def _seed(given: str) -> int:
+    seed = int(given)
+    if seed < 0:
+        raise argparse.ArgumentTypeError(f"a seed is 0 or more, not {seed}")
+    return seed
 
 
 def _work(arguments: argparse.Namespace) -> int:

@@ -45,8 +45,10 @@ def _serve(env: Any, seed: int) -> None:
     from rsigym.gateway.run_gateway import open_run_gateway
     from rsigym.services.front import open_doors
 
-    env.reset(seed=seed)
-    with open_doors() as doors, open_run_gateway(env, doors) as gateway:
-        for name, value in gateway.environment.items():
-            print(f"{name}={value}", flush=True)
-        gateway.calls.ended.wait()
+    with open_doors() as doors:
+        # Only then, so that no run is opened that nobody can reach.
+        env.reset(seed=seed)
+        with open_run_gateway(env, doors) as gateway:
+            for name, value in gateway.environment.items():
+                print(f"{name}={value}", flush=True)
+            gateway.calls.ended.wait()

@@ -135,8 +135,9 @@ class RSIGymEnv(gym.Env[dict[str, Any], Any]):
             case "local" | "cloud":
                 from rsigym.envs.local import open_local
 
-                resumed, self._resumed = self._resumed, None
-                return open_local(self.experiment, self.permissions, self.run_dir, resumed)
+                episode = open_local(self.experiment, self.permissions, self.run_dir, self._resumed)
+                self._resumed = None
+                return episode
 
     @property
     def permissions(self) -> Permissions:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -13,6 +14,7 @@ from rsigym.envs.scoreboard import Scoreboard, official_score
 from rsigym.envs.trajectory import trajectory_of, write_trajectory
 from rsigym.operations.json_value import Json
 from rsigym.platform.budget import spending
+from rsigym.platform.errors import OperatorError
 from rsigym.platform.ledger import Balance
 from rsigym.platform.money import to_usd
 from rsigym.platform.permissions import Permissions
@@ -77,6 +79,7 @@ class Episode:
     started: float = field(init=False)
     result: dict[str, Json] | None = None
     _closed: bool = False
+    _written: bool = False
     _legal: dict[bool, tuple[Permissions, Legal]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -107,14 +110,13 @@ class Episode:
     def end(self, ending: Ending) -> dict[str, Json]:
         """Stop everything, and write the result and the trajectory; the first ending stands.
 
-        A run without a folder writes nothing.
+        What cannot be written now is written when the episode is closed.
         """
         if self.result is None:
             self.jobs.close()
             self.result = self._result(ending)
-            if self.run.folder is not None:
-                write_json(self.run.folder / RESULT, self.result)
-                write_trajectory(self.run.folder, self.trajectory())
+            with suppress(OSError):
+                self._write(self.result)
         return self.result
 
     def trajectory(self) -> dict[str, Any]:
@@ -123,15 +125,30 @@ class Episode:
         return trajectory_of(calls, run_id=self.run.id, agent="researcher", cost_usd=spent)
 
     def close(self) -> None:
-        """End the episode if nothing has, and let go of everything; twice is fine."""
+        """End the episode if nothing has, and let go of everything; twice is fine.
+
+        Raises:
+            OperatorError: The result cannot be written.
+        """
         if self._closed:
             return
         self._closed = True
-        try:
-            self.end("closed")
-        finally:
-            self.run.close()
-            self.release()
+        with ExitStack() as letting_go:
+            letting_go.callback(self.release)
+            letting_go.callback(self.run.close)
+            try:
+                self._write(self.end("closed"))
+            except OSError as error:
+                raise OperatorError(
+                    f"what the run in {self.run.folder} came to cannot be written there: {error}"
+                ) from error
+
+    def _write(self, result: dict[str, Json]) -> None:
+        """Write the result and the trajectory once; a run without a folder writes nothing."""
+        if self.run.folder is not None and not self._written:
+            write_json(self.run.folder / RESULT, result)
+            write_trajectory(self.run.folder, self.trajectory())
+            self._written = True
 
     def _result(self, ending: Ending) -> dict[str, Json]:
         submissions = self.scoreboard.submissions

@@ -136,9 +136,11 @@ class Experiment(_Frozen):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             setting = ".".join(map(str, first["loc"]))
+            says = first["msg"].removeprefix("Value error, ")
             # What was given for a frontier model may hold a key.
-            given_was = "" if "rollout_models" in setting else f", not {first['input']!r}"
-            raise OperatorError(f"{setting}: {first['msg']}{given_was}") from None
+            shown = first["type"] != "value_error" and "rollout_models" not in setting
+            given_was = f", not {first['input']!r}" if shown else ""
+            raise OperatorError(f"{setting}: {says}{given_was}") from None
 
     @property
     def name(self) -> str:

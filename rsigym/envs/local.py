@@ -98,8 +98,9 @@ def _open(
     accounts = Accounts(
         run_id, experiment.budgets_apart, lambda benchmark: benchmark in scoreboard.submissions
     )
-    ledger = _open_ledger(experiment, folder, accounts)
-    release.callback(ledger.close)
+    opened = open_ledger(path)
+    release.callback(opened.close)
+    ledger = _in_order(opened, accounts, experiment, folder)
     left = (experiment.time_limit_s or math.inf) - folder.seconds
     deadline = time.monotonic() + left
 
@@ -188,9 +189,11 @@ def _open(
     )
 
 
-def _open_ledger(experiment: Experiment, folder: RunFolder, accounts: Accounts) -> Ledger:
-    """The run's ledger, in order: what an earlier process left open is settled."""
-    opened, official = open_ledger(folder.path), _official_account(accounts.run)
+def _in_order(
+    opened: Ledger, accounts: Accounts, experiment: Experiment, folder: RunFolder
+) -> Ledger:
+    """The ledger with the run's accounts, and what an earlier process left open settled."""
+    official = _official_account(accounts.run)
     ledger = accounts.open(opened, to_nano(experiment.budget_usd))
     ledger.open(official, None)
     if folder.resumed:

@@ -6,6 +6,7 @@ from pathlib import Path
 from rsigym.envs.env import RSIGymEnv
 from rsigym.envs.experiment import Experiment
 from rsigym.envs.run_folder import RunFolder
+from rsigym.platform.errors import OperatorError
 from rsigym.platform.journal import JOURNAL, read_journal
 from rsigym.platform.permissions import Permissions
 
@@ -24,6 +25,11 @@ def resume(run_dir: str | Path) -> RSIGymEnv:
         OperatorError: The folder holds no run that can go on, or another process has it.
     """
     with closing(RunFolder.existing(Path(run_dir))) as folder:
+        if missing := Experiment.model_fields.keys() - folder.facts.keys():
+            raise OperatorError(
+                f"the run in {run_dir} was begun by another version of rsigym: its experiment.json "
+                f"has no {', '.join(sorted(missing))}"
+            )
         settings = {name: folder.facts[name] for name in Experiment.model_fields}
         env = RSIGymEnv(**settings, run_dir=str(folder.path.parent))
         env.narrow(Permissions.model_validate(folder.facts["permissions"]))

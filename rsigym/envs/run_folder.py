@@ -6,12 +6,13 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
 
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import OperatorError
-from rsigym.platform.journal import JOURNAL
+from rsigym.platform.journal import JOURNAL, Journal, read_journal
 from rsigym.platform.records import write_json
 
 __all__ = ["RESULT", "RunFolder"]
@@ -27,6 +28,7 @@ class RunFolder:
     Attributes:
         path: Where it is; its name is the run's id.
         facts: What is written in `experiment.json`; empty in a new folder.
+        seconds: How long earlier processes worked on the run.
     """
 
     def __init__(self, path: Path):
@@ -36,6 +38,7 @@ class RunFolder:
         """
         self.path = path.resolve()
         self.facts: dict[str, Any] = {}
+        self.seconds = 0.0
         self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,37 +68,51 @@ class RunFolder:
         Raises:
             OperatorError: There is none, it has ended, or another process has it.
         """
-        facts = path / _FACTS
-        if not facts.is_file():
+        if not (path / _FACTS).is_file():
             raise OperatorError(f"{path} is no run folder: it has no {_FACTS}")
-        if (path / RESULT).exists():
-            raise OperatorError(f"the run in {path} has ended: its {RESULT} is there")
         folder = cls(path)
-        folder.facts = json.loads(facts.read_text(encoding="utf-8"))
+        try:
+            folder._read()
+        except BaseException:
+            folder.close()
+            raise
         return folder
+
+    def _read(self) -> None:
+        """What earlier processes left; asked once nobody else can end the run."""
+        if (self.path / RESULT).exists():
+            raise OperatorError(f"the run in {self.path} has ended: its {RESULT} is there")
+        try:
+            self.facts = json.loads((self.path / _FACTS).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise OperatorError(f"{self.path / _FACTS} is damaged: {error}") from None
+        self.seconds = _worked(self.path)
 
     @property
     def resumed(self) -> bool:
         """Whether an earlier process began the run."""
         return bool(self.facts)
 
-    @property
-    def seconds(self) -> float:
-        """How long the run was worked on by earlier processes."""
-        if not self.resumed:
-            return 0.0
-        journal = self.path / JOURNAL
-        return max(0.0, journal.stat().st_mtime - (self.path / _FACTS).stat().st_mtime)
-
     def fix(self, facts: Mapping[str, Json]) -> None:
         """Write down all that fixes the run, or, in a run taken up again, see that it is the same.
 
         Raises:
-            OperatorError: It is not, so that the run's results would be of two experiments.
+            OperatorError: It is not, so that the run's results would be of two experiments, or
+                nothing can be written.
         """
-        if not self.resumed:
-            write_json(self.path / _FACTS, {**facts})
-            return
+        try:
+            if self.resumed:
+                self._require_same(facts)
+                with closing(Journal(self.path / JOURNAL)) as journal:
+                    journal.append(
+                        {"event": "resumed", "seconds": self.seconds, "time": time.time()}
+                    )
+            else:
+                write_json(self.path / _FACTS, {**facts})
+        except OSError as error:
+            raise OperatorError(f"nothing can be written to {self.path}: {error}") from error
+
+    def _require_same(self, facts: Mapping[str, Json]) -> None:
         now = json.loads(json.dumps(facts))
         changed = [
             name
@@ -112,3 +129,16 @@ class RunFolder:
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
+
+
+def _worked(path: Path) -> float:
+    """Seconds that processes worked on a run, each until it wrote to the journal for the last time;
+    what lies between one's end and the next one's start is no work."""
+    journal, seconds, began = path / JOURNAL, 0.0, (path / _FACTS).stat().st_mtime
+    if not journal.exists():
+        return seconds
+    for event in read_journal(journal):
+        match event:
+            case {"event": "resumed", "seconds": float(earlier), "time": float(when)}:
+                seconds, began = earlier, when
+    return seconds + max(0.0, journal.stat().st_mtime - began)

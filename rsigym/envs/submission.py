@@ -102,27 +102,29 @@ class RunService:
             )
 
     def _submit(self, benchmark: str, model: str, harness: Harness) -> Evidence:
-        self._require_measured(benchmark)
         if not self._submitting.acquire(blocking=False):
             raise BadCall("a submission is being evaluated: wait for its answer")
         try:
+            self._require_measured(benchmark)
             self._stop_other_work(benchmark)
-            initial = self._measure.initial(benchmark)
-            self._scoreboard.initial[benchmark] = score_of(initial)
-            submitted, ablated = self._measure.submitted(
-                benchmark, model, harness, score_of(initial)
-            )
+            outcome = self._outcome(benchmark, model, harness)
+            self._scoreboard.submit(benchmark, outcome)
         finally:
             self._submitting.release()
-        outcome: dict[str, Json] = {
+        return {"benchmark": benchmark, "episode_ended": self._scoreboard.complete, **outcome}
+
+    def _outcome(self, benchmark: str, model: str, harness: Harness) -> dict[str, Json]:
+        """What a submission, and the initial system beside it, officially come to."""
+        initial = self._measure.initial(benchmark)
+        start = self._scoreboard.initial[benchmark] = score_of(initial)
+        submitted, ablated = self._measure.submitted(benchmark, model, harness, start)
+        return {
             "model": model,
             "harness": harness.id,
             "initial": initial,
             "submitted": submitted,
             "ablated": ablated,
         }
-        self._scoreboard.submit(benchmark, outcome)
-        return {"benchmark": benchmark, "episode_ended": self._scoreboard.complete, **outcome}
 
     def _stop_other_work(self, benchmark: str) -> None:
         """With the last submission, what still runs can change nothing and only costs."""

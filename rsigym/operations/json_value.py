@@ -2,10 +2,13 @@
 
 import json
 
-__all__ = ["Json", "compact", "json_size"]
+__all__ = ["MAX_DEPTH", "Json", "compact", "json_size", "nests_deeper"]
 
 type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
 
+MAX_DEPTH = 64
+"""How deep lists and dicts lie in one another at most in what is shown and recorded: what one
+process could just write, another one must be able to read."""
 
 compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 """The compact text of a value; raises TypeError, ValueError or RecursionError if it has none."""
@@ -17,3 +20,15 @@ def json_size(value: object) -> int | None:
         return len(compact(value).encode())
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def nests_deeper(value: object, most: int = MAX_DEPTH) -> bool:
+    """Whether lists and dicts lie in one another more than `most` deep."""
+    match value:
+        case list() | tuple():
+            inner = value
+        case dict():
+            inner = value.values()
+        case _:
+            return False
+    return most == 0 or any(nests_deeper(each, most - 1) for each in inner)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from itertools import islice
 
-from rsigym.operations.json_value import Json, compact
+from rsigym.operations.json_value import MAX_DEPTH, Json, compact, nests_deeper
 from rsigym.platform.service import Evidence
 
 __all__ = ["MAX_EVIDENCE", "bounded", "plain", "text_of"]
@@ -12,7 +12,6 @@ __all__ = ["MAX_EVIDENCE", "bounded", "plain", "text_of"]
 MAX_EVIDENCE = 64 * 1024
 """Bytes of compact UTF-8 JSON that one observation carries."""
 
-_MAX_DEPTH = 64
 _MAX_REPR = 1000
 _MAX_BITS = 10_000
 """Of an integer: Python writes none that is longer than 4,300 digits."""
@@ -45,6 +44,9 @@ def text_of(value: object) -> str:
         text = compact(value)
         if not text.isascii():
             text.encode()
+        # So many brackets at least has what nests too deeply; few texts have to be looked into.
+        if text.count("[") + text.count("{") > MAX_DEPTH and nests_deeper(value):
+            return compact(plain(value))
     except (TypeError, ValueError, RecursionError):
         return compact(plain(value))
     return text
@@ -68,7 +70,7 @@ def plain(value: object, within: tuple[int, ...] = ()) -> Json:
             return value if value.bit_length() <= _MAX_BITS else None
         case str():
             return value if value.isascii() else _whole(value)
-        case list() | tuple() | dict() if len(within) == _MAX_DEPTH or id(value) in within:
+        case list() | tuple() | dict() if len(within) == MAX_DEPTH or id(value) in within:
             return "…"
         case list() | tuple():
             within = (*within, id(value))

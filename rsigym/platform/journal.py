@@ -4,7 +4,8 @@
 no `begin` never began. `{"event": "end", "call", "items"}` is written after the work and before the
 settlement: it is the bill of a call that ended and was not booked. `{"event": "reconciled", …}` is
 what `reconcile` did about a hold that was still open at the next start. `{"event": "narrow",
-"permissions"}` is what the run was narrowed by after it had begun.
+"permissions"}` is what the run was narrowed by after it had begun. `{"event": "resumed", "seconds",
+"time"}` is written when another process takes the run up: how long it had been worked on.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from typing import Any
 
 from rsigym.operations.json_value import Json
 from rsigym.platform.ledger import Item
+from rsigym.platform.records import read_lines
 
 __all__ = ["JOURNAL", "Journal", "NoJournal", "read_journal"]
 
@@ -107,11 +109,4 @@ class NoJournal(Journal):
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
     """Every event of a journal, in order; none where there is no journal."""
-    if not path.exists():
-        return
-    with path.open("rb") as lines:
-        for line in lines:
-            with contextlib.suppress(ValueError):
-                event = json.loads(line)
-                if isinstance(event, dict):
-                    yield event
+    return read_lines(path)

@@ -61,7 +61,7 @@ def _open_postgresql(url: str) -> Ledger:
     # Raised `from None` below: the chained error of a driver may quote the whole URL.
     try:
         return SQLLedger.postgresql(parsed)
-    except ModuleNotFoundError:
+    except ImportError:  # psycopg, or the library that it wraps
         raise OperatorError(
             "a ledger in PostgreSQL needs psycopg: run `pip install 'rsigym[postgres]'`"
         ) from None

@@ -3,6 +3,7 @@ the agent says it did.
 """
 
 import json
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -110,15 +111,27 @@ def read_calls(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def write_json(path: Path, value: Json) -> None:
-    """Replace a file whole: a reader sees the old text or the new one."""
-    scratch = path.with_name(f".{path.name}.tmp")
-    scratch.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    scratch.replace(path)
+    """Replace a file whole: a reader sees the old text or the new one, whoever else writes it.
+
+    Raises:
+        OSError: It could not be written; the old text is there.
+    """
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        scratch.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        scratch.replace(path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSONL file, if there is one; a line not written whole is left out."""
-    if path.is_file():
-        for line in path.read_text(encoding="utf-8").split("\n"):
+    if not path.is_file():
+        return
+    with path.open("rb") as lines:
+        for line in lines:
             with suppress(ValueError):
-                yield json.loads(line)
+                found = json.loads(line)
+                if isinstance(found, dict):
+                    yield found

@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from rsigym.operations import Operation
@@ -24,7 +25,7 @@ from rsigym.platform.ledger import Ledger
 from rsigym.platform.meter import Meter
 from rsigym.platform.money import to_usd
 from rsigym.platform.outcome import Outcome, Status, status_of
-from rsigym.platform.parse import parse
+from rsigym.platform.parse import parse, unwrapped
 from rsigym.platform.permissions import Permissions
 from rsigym.platform.records import FolderRecords, MemoryRecords, Records
 from rsigym.platform.service import Evidence, Prepared, Service
@@ -181,14 +182,17 @@ class Run:
             "started": started,
             "seconds": time.time() - started,
         }
-        asked = text_of(call.to_call() if isinstance(call, Operation) else call)
-        self.records.write(outcome.record, about, asked, evidence)
+        self.records.write(outcome.record, about, text_of(unwrapped(call)), evidence)
 
     def close(self) -> None:
-        """Stop what runs, wait until it has stopped, and let go of every file; twice is fine."""
-        for service in self.services.values():
-            service.close()
-        self._journal.close()
+        """Stop what runs, wait until it has stopped, and let go of every file; twice is fine.
+
+        What one service raises keeps none of the others from being closed.
+        """
+        with ExitStack() as closing:
+            closing.callback(self._journal.close)
+            for service in reversed(self.services.values()):
+                closing.callback(service.close)
 
 
 def _opened(folder: Path | None, run_id: str) -> tuple[Records, Journal, int]:

@@ -48,6 +48,10 @@ class CallSpace(Space[Any]):
         """1 for each operation whose service is granted, int8 of shape (n_operations,)."""
         return self._granted.copy()
 
+    @property
+    def _granted_operations(self) -> list[str]:
+        return [self.operations[place] for place in self._granted.nonzero()[0]]
+
     def sample(
         self, mask: npt.NDArray[np.int8] | None = None, probability: None = None
     ) -> dict[str, Json]:
@@ -107,26 +111,27 @@ class CallSpace(Space[Any]):
                     "parameters": OPERATIONS[name].model_json_schema(),
                 },
             }
-            for name, bit in zip(self.operations, self.mask, strict=True)
-            if bit
+            for name in self._granted_operations
         ]
 
     def json_schema(self) -> dict[str, Any]:
         """The JSON schema of a call."""
-        return {
-            "oneOf": [
+        calls: list[dict[str, Any]] = []
+        definitions: dict[str, Any] = {}
+        for name in self._granted_operations:
+            args = OPERATIONS[name].model_json_schema()
+            # References start at the root of the whole schema.
+            definitions |= args.pop("$defs", {})
+            needs_args = ["args"] if "required" in args else []
+            calls.append(
                 {
                     "type": "object",
-                    "properties": {
-                        "op": {"const": tool["function"]["name"].replace("_", ".", 1)},
-                        "args": tool["function"]["parameters"],
-                    },
-                    "required": ["op"],
+                    "properties": {"op": {"const": name}, "args": args},
+                    "required": ["op", *needs_args],
                     "additionalProperties": False,
                 }
-                for tool in self.tools()
-            ]
-        }
+            )
+        return {"oneOf": calls, "$defs": definitions}
 
     @property
     def is_np_flattenable(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Space
 
-from rsigym.operations.json_value import Json, json_size
+from rsigym.operations.json_value import MAX_DEPTH, Json, json_size, nests_deeper
 
 __all__ = ["JsonValue"]
 
@@ -14,7 +14,8 @@ __all__ = ["JsonValue"]
 class JsonValue(Space[Json]):
     """Every JSON value whose compact UTF-8 text is at most `max_bytes` long.
 
-    Keys are strings, numbers are finite, and strings hold no lone surrogates.
+    Keys are strings, numbers are finite, strings hold no lone surrogates, and lists and dicts lie
+    in one another at most `MAX_DEPTH` deep.
 
     >>> {"steps": [1, 2.5, None]} in JsonValue(100)
     True
@@ -32,7 +33,7 @@ class JsonValue(Space[Json]):
 
     def contains(self, x: Any) -> bool:
         """Whether it is JSON, and small enough."""
-        if not _is_json(x):
+        if nests_deeper(x, MAX_DEPTH) or not _is_json(x):
             return False
         size = json_size(x)
         return size is not None and size <= self.max_bytes

@@ -166,6 +166,8 @@ def test_a_run_without_an_index_fails_and_says_why(
         (["--agent", "no_such_agent"], "there is no agent 'no_such_agent'"),
         (["--agent", "no/such/file.py"], "there is no agent file no/such/file.py"),
         (["--agent", "json"], "the agent json defines no function research"),
+        (["--agent", ".json"], "there is no agent '.json'"),
+        (["--agent", ""], "there is no agent ''"),
     ],
 )
 def test_an_operators_mistake_is_one_line(
@@ -179,7 +181,16 @@ def test_an_operators_mistake_is_one_line(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("env_id", ["RSIGym/No-v0", "CartPole-v1", "no_module:RSIGym/A-v0", "?"])
+def test_a_seed_is_not_negative(here: Callable[..., Done], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        here("def research(env, seed): pass", "--seed", "-1")
+    assert ended.value.code == 2
+    assert "a seed is 0 or more, not -1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "env_id", ["RSIGym/No-v0", "CartPole-v1", "no_module:RSIGym/A-v0", ".a:b", "?"]
+)
 def test_an_environment_that_is_none_of_ours_is_refused(here: Callable[..., Done], env_id: str):
     done = here("def research(env, seed): pass", env_id=env_id)
     assert done.returncode == 2

@@ -1,6 +1,7 @@
 """An episode in memory: the same pipeline without a file, and nothing of it is the caller's."""
 
 import copy
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from gymnasium.utils.env_checker import check_env
 from harbor.models.trajectories import Trajectory
 
 from rsigym.envs.episode import Episode
+from rsigym.envs.run_folder import RESULT
 from rsigym.local.models import DEFAULT
+from rsigym.platform.errors import OperatorError
 from rsigym.platform.outcome import Status
 from tests.envs.conftest import inner
 from tests.envs.memory_env import ENV_ID
@@ -106,3 +109,31 @@ def spoil(value: Any) -> None:
                 value.append("spoilt")
         case _:
             pass
+
+
+def test_a_result_that_cannot_be_written_raises_at_the_close_and_not_before(tmp_path: Path) -> None:
+    env = gym.make(ENV_ID, step_limit=1)
+    env.reset(seed=0)
+    episode = episode_of(env)
+    episode.run.folder = tmp_path / "gone"
+    *_, truncated, info = env.step(call("workspace.list"))
+    assert (truncated, info["result"]["ending"]) == (True, "truncated")
+    closed: list[str] = []
+    episode.release = lambda: closed.append("released")
+    with pytest.raises(OperatorError, match="cannot be written"):
+        env.close()
+    assert closed == ["released"]
+    env.close()
+
+
+def test_a_result_that_could_not_be_written_at_the_end_is_written_at_the_close(
+    tmp_path: Path,
+) -> None:
+    env = gym.make(ENV_ID, step_limit=1)
+    env.reset(seed=0)
+    folder = episode_of(env).run.folder = tmp_path / "gone"
+    env.step(call("workspace.list"))
+    folder.mkdir()
+    env.close()
+    assert json.loads((folder / RESULT).read_text())["ending"] == "truncated"
+    assert (folder / "trajectory.json").exists()

@@ -1,6 +1,9 @@
 """Run folders: locked while a run goes on, and taken up only where the experiment is the same."""
 
+import fcntl
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest
 import rsigym
 from rsigym.envs.run_folder import RESULT, RunFolder
 from rsigym.platform.errors import OperatorError
+from rsigym.platform.journal import JOURNAL
 from rsigym.wrappers import DataTrack
 from tests.envs.conftest import Open, folder_of, inner
 
@@ -43,6 +47,57 @@ def test_what_cannot_go_on_is_said(tmp_path: Path, left: list[str], says: str) -
         rsigym.resume(tmp_path)
 
 
+def test_a_run_that_ends_while_it_is_taken_up_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder.new(tmp_path, "Integers")
+    folder.fix({"a": 1})
+    folder.close()
+    lock = fcntl.flock
+
+    def end_and_lock(descriptor: int, how: int) -> None:
+        """As if the process that had the folder ended the run just now."""
+        (folder.path / RESULT).write_text("{}")
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", end_and_lock)
+    with pytest.raises(OperatorError, match="has ended"):
+        RunFolder.existing(folder.path)
+    monkeypatch.undo()
+    RunFolder(folder.path).close()
+
+
+def test_damaged_facts_are_named_and_the_folder_is_let_go(tmp_path: Path) -> None:
+    (tmp_path / "experiment.json").write_text('{"a": ')
+    with pytest.raises(OperatorError, match=r"experiment\.json is damaged"):
+        rsigym.resume(tmp_path)
+    RunFolder(tmp_path).close()
+
+
+def test_a_run_of_another_version_is_told_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "experiment.json").write_text('{"budget_usd": 5.0}')
+    with pytest.raises(OperatorError, match=r"another version .* has no backend, benchmarks"):
+        rsigym.resume(tmp_path)
+
+
+def test_only_the_time_in_which_a_process_worked_counts(tmp_path: Path) -> None:
+    """Each process works for 100 s and then nobody for an hour or more."""
+    folder = RunFolder.new(tmp_path, "Integers")
+    folder.fix({"a": 1})
+    folder.close()
+    facts, journal = folder.path / "experiment.json", folder.path / JOURNAL
+    os.utime(facts, (1000, 1000))
+    journal.touch()
+    os.utime(journal, (1100, 1100))
+    for process in range(1, 3):
+        again = RunFolder.existing(folder.path)
+        assert again.seconds == pytest.approx(100 * process, abs=30)
+        again.fix({"a": 1})
+        assert again.seconds == pytest.approx(100 * process, abs=30)
+        again.close()
+        os.utime(journal, (time.time() + 100, time.time() + 100))
+
+
 def test_a_run_narrowed_on_its_way_stays_as_narrow(open_env: Open) -> None:
     env = open_env("RSIGym/Integers-v0")
     env.reset(seed=0)
@@ -67,8 +122,9 @@ def test_a_run_does_not_go_on_under_other_prices(open_env: Open) -> None:
     facts["prices"]["sha256"] = "of other prices"
     (folder / "experiment.json").write_text(json.dumps(facts))
     resumed = rsigym.resume(folder)
-    with pytest.raises(OperatorError, match="prices changed since it began"):
-        resumed.reset()
+    for _ in range(2):  # not even when asked again: it would be a new run
+        with pytest.raises(OperatorError, match="prices changed since it began"):
+            resumed.reset()
     resumed.close()
 
 

@@ -2,7 +2,7 @@
 
 import json
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from rsigym.platform.meter import Meter
 from rsigym.platform.outcome import Outcome, Status
 from rsigym.platform.permissions import InferenceGrant, Permissions
 from rsigym.platform.reconcile import reconcile
+from rsigym.platform.records import read_calls
 from rsigym.platform.run import Run
 from rsigym.platform.service import Evidence, Prepared, Quote
 from rsigym.platform.sql_ledger import SQLLedger
@@ -170,6 +171,40 @@ def test_every_call_is_recorded_as_it_was_made(run: Run, tmp_path: Path) -> None
     assert (tmp_path / "records" / "calls" / f"{strange.record}.json").exists()
 
 
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("depths", [range(60, 70), range(1460, 1500), [100_000]])
+def test_a_record_can_be_read_however_deep_the_call_was(
+    run: Run, tmp_path: Path, depths: Sequence[int]
+) -> None:
+    for depth in depths:
+        assert run.call({"op": "workspace.list", "args": {"path": nested(depth)}}).status
+    assert len(read_calls(tmp_path)) == len(depths)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"op": "training.submit", "args": {"data": [{"a": nested(300)}]}},
+        {"op": "training.submit", "args": {"data": [{"a": i, 5: i} for i in range(1000)]}},
+        {"op": "training.submit", "args": {"data": [{"a" * 10_000: float("nan")}]}},
+        chat() | {"args": {"messages": [{"role": "user", "content": [{"type": nested(5000)}]}]}},
+        chat() | {"args": {"messages": [{"role": "user", "content": [{"type": "x" * 10**6}]}]}},
+        InferenceChat.model_construct(model="m", messages=[object()]),
+    ],
+    ids=["deep", "many", "long", "type", "long type", "constructed"],
+)
+def test_what_is_wrong_is_told_in_a_few_lines(run: Run, call: Any) -> None:
+    outcome = run.call(call)
+    assert (outcome.status, side(outcome)) == (Status.INVALID, "agent")
+    assert len(message(outcome)) < 5000
+
+
 def test_the_journal_knows_a_paid_call_before_it_is_made(
     run: Run, model: Model, tmp_path: Path
 ) -> None:
@@ -290,6 +325,26 @@ def test_a_run_that_is_over_refuses_calls_without_raising(run: Run, model: Model
     outcome = run.call(chat())
     assert (outcome.status, side(outcome), model.calls) == (Status.FAILED, "platform", 0)
     assert run.ledger.balance("run") == Balance(150, 0, 0)
+
+
+def test_a_service_that_cannot_be_closed_keeps_nothing_else_open(tmp_path: Path) -> None:
+    closed: list[str] = []
+
+    class Stuck(Model):
+        def close(self) -> None:
+            closed.append("stuck")
+            raise RuntimeError("it does not stop")
+
+    class Other(Model):
+        def close(self) -> None:
+            closed.append("other")
+
+    services = {"inference": Stuck(), "rollout": Other()}
+    run = Run("run", tmp_path, Permissions(), MemoryLedger(), services)
+    with pytest.raises(RuntimeError, match="does not stop"):
+        run.close()
+    assert closed == ["stuck", "other"]
+    assert run.call({"op": "budget.balance"}).status is Status.FAILED, "the journal is closed"
 
 
 def test_a_run_goes_on_after_the_calls_of_an_earlier_process(

@@ -6,6 +6,7 @@ import pickle
 from typing import Any
 
 import cloudpickle
+import jsonschema
 import numpy as np
 import pytest
 from gymnasium.spaces import Space
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rsigym.operations import OPERATIONS
+from rsigym.operations.inference import InferenceChat
 from rsigym.operations.workspace import WorkspaceRead
 from rsigym.platform.permissions import InferenceGrant, Permissions, RolloutGrant, TrainingGrant
 from rsigym.spaces import CallSpace, JsonValue, Unicode
@@ -178,3 +180,42 @@ def test_tools_are_what_openai_accepts() -> None:
 def test_the_json_schema_names_every_operation() -> None:
     schema = CallSpace().json_schema()
     assert [each["properties"]["op"]["const"] for each in schema["oneOf"]] == list(OPERATIONS)
+
+
+def test_the_json_schema_takes_what_the_space_contains() -> None:
+    space = CallSpace(seed=0)
+    schema = jsonschema.Draft202012Validator(space.json_schema())
+    for mask in np.eye(len(OPERATIONS), dtype=np.int8):
+        schema.validate(space.sample(mask))
+    config = {"lora_config": {"rank": 8}}
+    trained: dict[str, Any] = {"op": "training.submit", "args": {"data": "d", "config": config}}
+    schema.validate(trained)
+    config["lora_config"]["rank"] = 0
+    for wrong in (trained, {"op": "training.submit"}, {"op": "training.start", "args": {}}):
+        assert wrong not in space
+        assert not schema.is_valid(wrong)
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def endless() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize("value", [nested(900), nested(100_000), endless()], ids=["a", "b", "c"])
+def test_what_is_nested_too_deeply_is_in_no_space(value: Any) -> None:
+    part = {"role": "user", "content": [{"type": value, "text": "x"}]}
+    assert value not in JsonValue(10**6)
+    assert {"op": "inference.chat", "args": {"model": "m", "messages": [part]}} not in CallSpace()
+    assert {"op": "training.submit", "args": {"data": [{"a": value}]}} not in CallSpace()
+
+
+def test_an_operation_that_no_json_holds_is_in_no_space() -> None:
+    assert InferenceChat.model_construct(model="m", messages=endless()) not in CallSpace()
