@@ -107,8 +107,17 @@ class E2BProxy:
         making = self._made.get((tenant.name, key))
         if making is None or not self._stands(tenant, making):
             making = asyncio.create_task(self._sandboxes.create(tenant, body))
+            self._forget_made(tenant)
             self._made[tenant.name, key] = making
         return await asyncio.shield(making)
+
+    def _forget_made(self, tenant: Tenant) -> None:
+        """Forget a run's creates that were refused or whose sandbox is gone: it may make many."""
+        self._made = {
+            (run, key): making
+            for (run, key), making in self._made.items()
+            if run != tenant.name or self._stands(tenant, making)
+        }
 
     def _stands(self, tenant: Tenant, making: asyncio.Task[Reply]) -> bool:
         """Whether a create is under way, or its sandbox is still there."""

@@ -5,11 +5,11 @@ charged by then, whether or not the client reads to its end. Tinker does not str
 frontier model's stream that breaks off nobody knows the bill.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from rsigym.operations.json_value import Json
+from rsigym.platform.evidence import text_of
 
 __all__ = ["events"]
 
@@ -56,4 +56,4 @@ def _piece(choice: dict[str, Any], delta: dict[str, Any]) -> dict[str, Json]:
 
 
 def _event(chunk: dict[str, Json]) -> str:
-    return f"data: {json.dumps(chunk)}\n\n"
+    return f"data: {text_of(chunk)}\n\n"

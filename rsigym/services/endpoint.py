@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,14 @@ from rsigym.operations.chat import ChatRequest
 from rsigym.operations.inference import InferenceChat
 from rsigym.operations.json_value import Json
 from rsigym.platform.errors import BadCall, BudgetExhausted, Failure, ServiceFailure, TimedOut
+from rsigym.platform.evidence import text_of
 from rsigym.services.chat_request import parse_chat_request
 from rsigym.services.chat_stream import events
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
-    from starlette.responses import JSONResponse
+    from starlette.responses import Response
     from starlette.types import ASGIApp
 
 __all__ = ["Complete", "chat_app", "serve"]
@@ -63,7 +64,7 @@ def chat_app(
         if asked.stream:
             stream = "".join(events(answer, include_usage=asked.include_usage))
             return Response(stream, media_type="text/event-stream")
-        return JSONResponse(answer)
+        return _told(answer)
 
     async def listed(_: "Request") -> Response:
         return JSONResponse({"object": "list", "data": [_model(name) for name in models]})
@@ -169,10 +170,8 @@ def _status(failure: Failure) -> int:
     return 502
 
 
-def _refused(failure: Failure, status: int | None = None) -> "JSONResponse":
+def _refused(failure: Failure, status: int | None = None) -> "Response":
     """OpenAI's error. Where repeating the request cannot help, its clients are told not to."""
-    from starlette.responses import JSONResponse
-
     code = failure.details.get("code")
     match failure:
         case BudgetExhausted():
@@ -188,11 +187,17 @@ def _refused(failure: Failure, status: int | None = None) -> "JSONResponse":
         "code": code,
     }
     again = failure.side == "provider"
-    return JSONResponse(
-        {"error": error},
-        status or _status(failure),
-        headers={} if again else {"x-should-retry": "false"},
-    )
+    headers = {} if again else {"x-should-retry": "false"}
+    return _told({"error": error}, status or _status(failure), headers)
+
+
+def _told(
+    body: dict[str, Json], status: int = 200, headers: Mapping[str, str] | None = None
+) -> "Response":
+    """JSON, whatever a provider has put into it: an answer that is paid for must arrive."""
+    from starlette.responses import Response
+
+    return Response(text_of(body), status, headers, media_type="application/json")
 
 
 def _model(name: str) -> dict[str, Json]:

@@ -296,3 +296,15 @@ def test_a_sandbox_that_was_lost_ends_its_lease(proxied: Proxied) -> None:
     assert "does not know it" in refused(
         proxied.request(run, "GET", f"/sandboxes/{box.sandbox_id}"), 404
     )
+
+
+def test_creates_that_were_refused_are_not_remembered(proxied: Proxied) -> None:
+    run = proxied.run()
+    box = Sandbox.create(idempotency_key="kept", **run)
+    for number in range(20):
+        headers = {"idempotency-key": f"refused-{number}"}
+        body = {"templateID": "never", "timeout": 60}
+        answer = proxied.request(run, "POST", "/v2/sandboxes", json=body, headers=headers)
+        assert answer.status_code >= 400
+    assert len(proxied.proxy._made) <= 2  # pyright: ignore[reportPrivateUsage]
+    assert Sandbox.create(idempotency_key="kept", **run).sandbox_id == box.sandbox_id

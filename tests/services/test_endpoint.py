@@ -227,3 +227,21 @@ def test_the_end_of_serving_ends_what_is_in_flight(
     assert not [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/models")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_was_paid_arrives_whatever_a_provider_put_into_it(
+    loop: BackgroundLoop, stream: bool
+) -> None:
+    async def complete(request: InferenceChat) -> dict[str, Json]:
+        message: dict[str, Json] = {"role": "assistant", "content": "half a face \ud83d"}
+        choice: Json = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+        about: dict[str, Json] = {"id": "1", "created": 1, "model": "tiny", "score": float("nan")}
+        return {**about, "choices": [choice], "usage": {}}
+
+    with served(loop, complete, ["tiny"]) as url:
+        body = {"model": "tiny", "messages": HELLO, "stream": stream}
+        answer = httpx.post(f"{url}/chat/completions", json=body)
+    assert answer.status_code == 200
+    assert "half a face ?" in answer.text
+    assert "NaN" not in answer.text

@@ -86,15 +86,17 @@ async def gunzipped(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The content of gzip, in pieces of at most 1 MiB however well it was packed.
 
     Raises:
-        OSError: It is not gzip.
+        OSError: It is not gzip, or something else follows it.
     """
     unpacker = zlib.decompressobj(wbits=31)
     try:
         async for piece in source:
             packed = piece
             while packed:
+                if unpacker.eof:  # its parts may stand one behind the other
+                    unpacker = zlib.decompressobj(wbits=31)
                 yield unpacker.decompress(packed, _PIECE)
-                packed = unpacker.unconsumed_tail
+                packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
     except zlib.error as error:
         raise OSError(errno.EINVAL, "the body is not gzip") from error
     if not unpacker.eof:

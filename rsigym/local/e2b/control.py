@@ -152,9 +152,9 @@ def _number(given: str, name: str) -> int:
 async def _body[T: BaseModel](request: Request, kind: type[T]) -> T:
     try:
         return kind.model_validate(json.loads(await request.body() or b"{}"))
-    except json.JSONDecodeError:
-        raise ApiError(400, "the body is not JSON") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise ApiError(400, f"{where}: {first['msg']}" if where else first["msg"]) from None
+    except (ValueError, RecursionError):
+        raise ApiError(400, "the body is not JSON") from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import QueryParams
 
+from rsigym.local.e2b.errors import ApiError
 from rsigym.local.e2b.make import LIMITS
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ async def metrics_now(live: "LiveSandbox", query: QueryParams) -> list[dict[str,
     The share of the processor is the average since the sandbox was started.
     """
     now = datetime.now(UTC)
-    end = query.get("end")
-    if end is not None and float(end) + 1 < now.timestamp():
+    if "end" in query and _seconds(query["end"]) + 1 < now.timestamp():
         return []
     usage = await live.envd.sandbox.usage()
     age_s = max((now - live.started_at).total_seconds(), 1e-3)
@@ -38,3 +38,10 @@ async def metrics_now(live: "LiveSandbox", query: QueryParams) -> list[dict[str,
             "diskTotal": (LIMITS.disk_mb or 0) << 20,
         }
     ]
+
+
+def _seconds(given: str) -> float:
+    try:
+        return float(given)
+    except ValueError:
+        raise ApiError(400, f"end must be a number of seconds, not {given!r}") from None

@@ -58,7 +58,12 @@ def enter_room() -> None:
     os.write(say_ready, b".")
     os.read(mapped, 1)
     _build()
-    if child := os.fork():  # the first process of the new process table
+    # The first process of the new process table, which keeps its powers, so that what it holds can
+    # neither touch it nor outlive it: a process may undo by itself that it dies with its parent.
+    if child := os.fork():
+        _end_as(child)
+    die_with_parent()
+    if child := os.fork():
         _end_as(child)
     for descriptor in (ready, say_ready, mapped, say_mapped):
         os.close(descriptor)

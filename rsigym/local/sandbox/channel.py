@@ -1,6 +1,7 @@
 """The host's end of a supervisor's channel, on the event loop."""
 
 import asyncio
+import errno
 import itertools
 import os
 import socket
@@ -12,6 +13,10 @@ from rsigym.local.sandbox.inside.messages import receive, send
 from rsigym.platform.errors import ServiceFailure
 
 __all__ = ["Answer", "Channel"]
+
+
+_OUT_OF_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS}
+"""What this machine lacks for the moment, which is no fault of the sandbox and does not end it."""
 
 
 class Answer(NamedTuple):
@@ -128,7 +133,7 @@ class Channel:
 
     def _post(self, message: dict[str, Any]) -> None:
         async def send() -> None:
-            with suppress(ServiceFailure):
+            with suppress(OSError, ServiceFailure):
                 await self._send({"id": next(self._ids), **message}, ())
 
         task = self._loop.create_task(send())
@@ -143,7 +148,9 @@ class Channel:
                     return
                 except BlockingIOError:
                     await self._wait_for_room()
-                except OSError:
+                except OSError as error:
+                    if self.open and error.errno in _OUT_OF_ROOM:
+                        raise
                     self.close()
                     raise self._failure() from None
 

@@ -26,7 +26,7 @@ class Bounds:
     """What one sandbox may take of the host's loop.
 
     Attributes:
-        connections: At once.
+        connections: At once; as many more are told that these are all, and others nothing.
         head_s: Seconds in which a request's head has to come.
         lookup_s: Seconds for a name server.
         connect_s: Seconds for each of the first four addresses of a name.
@@ -83,7 +83,11 @@ class Proxy:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = Stream(reader, writer)
-        full = len(self._clients) >= self._bounds.connections
+        most = self._bounds.connections
+        if len(self._clients) >= 2 * most:
+            client.abort()  # even a refusal keeps a descriptor for as long as its reader likes
+            return
+        full = len(self._clients) >= most
         task = asyncio.create_task(self._serve(client, full))
         self._clients[task] = client
         task.add_done_callback(self._clients.pop)

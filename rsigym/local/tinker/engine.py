@@ -218,11 +218,15 @@ class Engine:
             loaded.set_exception(error)
             return
         loaded.set_result(shape.context)
-        while not self._closed.is_set():
+        try:
+            while not self._closed.is_set():
+                self._take_calls()
+                self._scheduler.turn()
+        finally:
+            # Also where this thread dies of a bug: nobody is left waiting for it.
+            self._closed.set()
             self._take_calls()
-            self._scheduler.turn()
-        self._take_calls()
-        self._scheduler.fail_all(EngineError("the engine was closed before this was done"))
+            self._scheduler.fail_all(EngineError("the engine was closed before this was done"))
 
     def _take_calls(self) -> None:
         """Queue what has come in; wait for something if there is nothing to do."""

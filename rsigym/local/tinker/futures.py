@@ -50,7 +50,11 @@ class Promises:
     def make(self, request_id: str, work: Callable[[], Awaitable[Answer]]) -> None:
         """Start `work`; a request id that is promised already is a retry and starts nothing."""
         if request_id not in self._tasks:
-            self._tasks[request_id] = asyncio.create_task(_settled(request_id, work))
+            # Eagerly: one that is cancelled has begun, and gives up the turn that it was admitted
+            # to. A task that is cancelled before its first step never runs at all.
+            self._tasks[request_id] = asyncio.Task(
+                _settled(request_id, work), loop=asyncio.get_running_loop(), eager_start=True
+            )
 
     async def wait(self, request_id: str, seconds: float) -> Answer | None:
         """The answer, or None if it is not there after `seconds`."""

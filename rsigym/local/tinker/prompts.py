@@ -5,7 +5,7 @@ until that much has been read, and takes it over.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from torch import Tensor
 
@@ -82,23 +82,31 @@ class Prompts:
         reading.done = end
         self._prefixes.keep(reading.keys_until(end), reading.cache)
 
-    def take_ready(self, rows: int, longest: int) -> list[tuple[Row, PromptCache, Tensor]]:
+    def ready(self, rows: int, longest: int) -> list[tuple[Row, PromptCache, Tensor]]:
         """Rows whose prompts have been read, as many as find a place; oldest prompts first.
+
+        They stay here until they have been `seated`, so that none is lost to what fails between.
 
         Args:
             rows: How many rows are decoding.
             longest: Tokens of the longest of them.
         """
         ready: list[tuple[Row, PromptCache, Tensor]] = []
-        for reading in list(self._begun):
+        for reading in self._begun:
             if reading.logits is None:
                 continue
             longest = max(longest, len(reading.tokens))
-            while reading.rows and self._room.fits(rows + len(ready) + 1, longest + HEADROOM):
-                ready.append((reading.rows.pop(0), reading.cache, reading.logits))
-            if not reading.rows:
-                self._begun.remove(reading)
+            for row in reading.rows:
+                if not self._room.fits(rows + len(ready) + 1, longest + HEADROOM):
+                    break
+                ready.append((row, reading.cache, reading.logits))
         return ready
+
+    def seated(self, rows: Collection[Row]) -> None:
+        """Let go of rows that have their place in the running batch, or are finished."""
+        for reading in self._begun:
+            reading.rows = [row for row in reading.rows if row not in rows]
+        self._begun = [reading for reading in self._begun if reading.rows]
 
     def _begin(self, rows: int, longest: int) -> Reading | None:
         """The next prompt to be read, if its first row will find a place."""

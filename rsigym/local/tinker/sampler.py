@@ -123,10 +123,11 @@ class Sampler:
     def _leave(self, gone: Sequence[Row]) -> None:
         """Free the rows' slots; the last row moves into each."""
         for slot in sorted((self.rows.index(row) for row in gone), reverse=True):
-            last = self.rows.pop()
-            if slot < len(self.rows):
-                self.cache.move(len(self.rows), slot, last.length)
-                self.rows[slot] = last
+            last = len(self.rows) - 1
+            if slot < last:
+                self.cache.move(last, slot, self.rows[last].length)
+                self.rows[slot] = self.rows[last]
+            self.rows.pop()
 
     def _longest(self) -> int:
         """Tokens of the longest row once it has its next one."""
@@ -135,8 +136,8 @@ class Sampler:
     def _send_back(self) -> None:
         while not self.room.fits(len(self.rows), self._longest()):
             cheapest = min(self.rows, key=lambda row: len(row.tokens))
-            self._leave([cheapest])
             self.prompts.send_back(cheapest)
+            self._leave([cheapest])
 
     def _run(self, batch: Batch) -> None:
         hidden = self.decoder.hidden(batch.tokens, batch.positions, batch.attention, batch.delta)
@@ -169,14 +170,15 @@ class Sampler:
 
     def _seat(self) -> None:
         """Give the rows of prompts that have been read their first token, and a slot."""
-        joining = self.prompts.take_ready(len(self.rows), self._longest())
+        joining = self.prompts.ready(len(self.rows), self._longest())
         if not joining:
             return
-        logits = torch.stack([logits for _, _, logits in joining])
-        finished = self._write([row for row, _, _ in joining], logits)
+        rows = [row for row, _, _ in joining]
+        finished = self._write(rows, torch.stack([logits for _, _, logits in joining]))
         staying = [(row, cache) for row, cache, _ in joining if row not in finished]
         longest = max((row.length for row, _ in staying), default=0)
         self.cache.reserve(len(self.rows) + len(staying), max(longest, self._longest()))
         for row, cache in staying:
             self.cache.adopt(len(self.rows), cache)
             self.rows.append(row)
+        self.prompts.seated(rows)

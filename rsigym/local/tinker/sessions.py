@@ -6,6 +6,7 @@ SDK builds the same model ids itself.
 """
 
 import asyncio
+import logging
 import shutil
 import uuid
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from rsigym.local.tinker.engine import Engine
 
 __all__ = ["Sampler", "Session", "Sessions", "TrainingModel"]
+
+_log = logging.getLogger(__name__)
 
 # The SDK sends a heartbeat every 10 s; after a minute of silence its process is gone.
 SILENCE_S = 60.0
@@ -170,4 +173,11 @@ class Sessions:
             for session in list(self._open.values()):
                 session.looks += 1
                 if session.looks > _LOOKS:
-                    self.end(session)
+                    self._end_safely(session)
+
+    def _end_safely(self, session: Session) -> None:
+        """End a session; what goes wrong with its files must not keep the others open for ever."""
+        try:
+            self.end(session)
+        except Exception:  # noqa: BLE001 - whatever it is, the next silent session is ended too
+            _log.exception("session %s did not end cleanly", session.id)

@@ -67,9 +67,12 @@ class Store:
         kept: list[Checkpoint] = []
         for kind in KINDS:
             for file in (self._root / safe_name(run_id) / kind).glob(f"[!.]*/{DESCRIPTION}"):
-                checkpoint = _read(run_id, kind, file)
+                try:
+                    checkpoint = _read(run_id, kind, file)
+                except FileNotFoundError:  # Another server of this store has just deleted it.
+                    continue
                 if checkpoint.expires is not None and checkpoint.expires < time.time():
-                    self.delete(checkpoint)
+                    shutil.rmtree(checkpoint.folder, ignore_errors=True)
                 else:
                     kept.append(checkpoint)
         return sorted(kept, key=lambda checkpoint: checkpoint.saved)

@@ -193,3 +193,15 @@ def test_credentials_that_are_no_credentials_are_refused(data: httpx.Client) -> 
     assert data.post("/process.Process/List", json={}, headers=ok).status_code == 200
     bad = {"Authorization": "Basic !"}
     assert is_refusal(data.post("/process.Process/List", json={}, headers=bad), 401, "Basic")
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"[" * 100_000, b"{"])
+def test_a_body_that_is_no_json_is_the_caller_s_fault(control: httpx.Client, body: bytes) -> None:
+    assert is_refusal(control.post("/v2/sandboxes", content=body), 400, "not JSON")
+
+
+def test_metrics_of_no_time_are_the_caller_s_fault(
+    control: httpx.Client, made: dict[str, Any]
+) -> None:
+    answer = control.get(f"/sandboxes/{made['sandboxID']}/metrics", params={"end": "now"})
+    assert is_refusal(answer, 400, "number of seconds")

@@ -1,5 +1,6 @@
 """Messages and descriptors in packets."""
 
+import array
 import errno
 import os
 import resource
@@ -64,3 +65,13 @@ def test_lost_descriptors_are_said(pair: Pair):
     assert message["id"] == 1
     assert message["error"][0] == errno.EMFILE
     assert fds == []
+
+
+def test_a_message_that_would_fill_this_machine_is_refused(pair: Pair):
+    spill = os.memfd_create("huge")
+    os.truncate(spill, 1 << 40)
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [spill]))
+    pair[0].sendmsg([b"@"], [rights])
+    os.close(spill)
+    with pytest.raises(OSError, match="too long"):
+        receive(pair[1])

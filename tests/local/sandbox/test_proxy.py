@@ -383,3 +383,17 @@ async def test_closing_ends_connections_at_every_stage():
             assert await ended(end)
         with pytest.raises(ConnectionRefusedError):
             await there.connect()
+
+
+@on_loop
+async def test_clients_beyond_those_that_are_refused_cost_nothing():
+    async with scene(silence, Bounds(connections=1)) as it:
+        _, carried = await it.tunnel()
+        reader, refused = await it.connect()
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 503 ")
+        for _ in range(3):
+            extra, writer = await it.connect()
+            assert await ended(extra)
+            writer.close()
+        refused.close()
+        carried.close()

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from rsigym.local.tinker.cache import DecodeCache
 from rsigym.local.tinker.engine import AdamSpec, Engine, EngineError, LoraSpec, SampleSpec
+from rsigym.local.tinker.scheduler import Scheduler
 from tests.local.tinker.engine_support import datum, prompt, tiny_engine
 from tests.tiny_model import make_tiny_model
 
@@ -95,3 +97,40 @@ def test_closing_fails_what_waits_and_closing_twice_is_harmless(tmp_path: Path) 
         for future in [*waiting, engine.optim_step("a", AdamSpec(1e-3))]:
             with pytest.raises(EngineError, match="closed"):
                 future.result(timeout=10)
+
+
+@pytest.mark.parametrize("broken", ["adopt", "move"])
+def test_a_step_that_breaks_answers_everyone_and_the_engine_goes_on(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_memory(*_: object) -> None:
+        monkeypatch.undo()
+        raise MemoryError("no room")
+
+    with tiny_engine(tmp_path) as engine:
+        monkeypatch.setattr(DecodeCache, broken, out_of_memory)
+        # Some are answered by the very step that breaks: at once, and as the first to leave.
+        lengths = (1, 8, 2, 8)
+        asked = [engine.sample(SampleSpec(prompt(5), 1, length), None) for length in lengths]
+        ends = [future.exception(timeout=30) for future in asked]
+        assert [type(end) for end in ends if end is not None] == [MemoryError] * (
+            2 if broken == "move" else 3
+        )
+        again = engine.sample(SampleSpec(prompt(5), 1, 8), None).result(timeout=30)
+        assert len(again.samples[0].tokens) == 8
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_engine_that_dies_leaves_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bug(_: Scheduler) -> None:
+        raise AssertionError("a bug")
+
+    with tiny_engine(tmp_path) as engine:
+        monkeypatch.setattr(Scheduler, "turn", bug)
+        under_way = engine.sample(SampleSpec(prompt(5), 1, 8), None)
+        with pytest.raises(EngineError, match="closed"):
+            under_way.result(timeout=30)
+        with pytest.raises(EngineError, match="closed"):
+            engine.create("a", LoraSpec(4, seed=0)).result(timeout=30)

@@ -1,7 +1,7 @@
 """Stop strings are found in the text, however its tokens and bytes fall."""
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders, models
 
 from rsigym.local.tinker.stopping import StopStrings
 from tests.tiny_model import make_tiny_model
@@ -39,3 +39,16 @@ def test_a_string_that_is_not_there_stops_nothing(tokenizer: Tokenizer) -> None:
     stops = StopStrings(tokenizer, ["boxers"])
     ids: list[int] = tokenizer.encode("Tom has 3 boxes, er s").ids
     assert not any(stops.completes(token) for token in ids)
+
+
+def test_bytes_that_are_no_character_stop_nothing_and_hide_nothing() -> None:
+    names = [*(f"<0x{byte:02X}>" for byte in range(256)), "stop", "a", "é"]
+    ids = {name: token for token, name in enumerate(names)}
+    tokenizer = Tokenizer(models.BPE(ids, [], byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    stops = StopStrings(tokenizer, ["éstop"])
+    # The first two bytes of "é…" and a third that cannot follow; then the text, in bytes and whole.
+    stray = [ids[name] for name in ("a", "<0xDC>", "<0x89>", "<0xEE>", "a", "<0xE9>", "stop")]
+    assert not any(stops.completes(token) for token in stray)
+    whole = [ids[name] for name in ("a", "<0xC3>", "<0xA9>", "stop")]
+    assert [stops.completes(token) for token in whole] == [False, False, False, True]

@@ -1,12 +1,13 @@
 """The order of a model's requests, whatever order they arrive in."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsigym.local.tinker.futures import Promises, Turns, json_answer
+from rsigym.local.tinker.futures import Answer, Promises, Turns, json_answer
 from rsigym.local.tinker.refusal import Refusal
 
 
@@ -94,3 +95,23 @@ def test_a_promise_that_breaks_is_answered_as_the_servers_fault() -> None:
     assert broken == b'{"error": "KeyError: \'x\'", "category": "server"}'
     assert b'"category": "user"' in cancelled
     assert kept == b'{"loss": NaN}'
+
+
+def test_a_request_that_is_cancelled_before_it_begins_gives_up_its_turn() -> None:
+    async def run() -> bytes:
+        turns, promises = Turns(gap_s=0.05), Promises()
+
+        async def request(number: int) -> Answer:
+            async with turns.turn(number):
+                return json_answer({"ran": number})
+
+        for number in (1, 2):
+            turns.admit(number)
+            promises.make(str(number), partial(request, number))
+            if number == 1:
+                promises.cancel("1")
+        answer = await promises.wait("2", 10)
+        assert answer is not None
+        return answer.body
+
+    assert asyncio.run(run()) == b'{"ran": 2}'

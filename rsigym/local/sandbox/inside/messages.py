@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 INLINE_BYTES = 32 * 1024  # a longer message travels in a memory file: a packet holds about 200 KB
+MOST_BYTES = 64 << 20  # of a message: what comes out of a sandbox must not fill this machine
 _SPILLED = b"@"
 MOST_DESCRIPTORS = 253  # what the kernel passes in one packet
 
@@ -54,14 +55,24 @@ def receive(link: socket.socket) -> tuple[dict[str, Any] | None, list[int], int]
         if not fds:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         spill = fds.pop(0)
-        body = os.pread(spill, os.fstat(spill).st_size, 0)
-        os.close(spill)
+        body = _spilled(spill)
     message = json.loads(body) if body else None
     if message is not None and message["fds"] != len(fds):
         message["error"] = [errno.EMFILE, os.strerror(errno.EMFILE)]
         while fds:
             os.close(fds.pop())
     return message, fds, sender
+
+
+def _spilled(spill: int) -> bytes:
+    """The content of a memory file, which is closed."""
+    try:
+        size = os.fstat(spill).st_size
+        if size > MOST_BYTES:
+            raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+        return os.pread(spill, size, 0)
+    finally:
+        os.close(spill)
 
 
 def _send_packet(link: socket.socket, body: bytes, fds: Sequence[int]) -> None:
