@@ -121,9 +121,9 @@ def _compared(both: Sequence[str], sim: _Side, local: _Side) -> Iterator[str]:
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Spearman's; what is tied shares its mean rank."""
-    ranks = [np.sign(np.subtract.outer(each, each)).sum(axis=1) for each in (one, other)]
-    return float(np.corrcoef(ranks)[0, 1])
+    """Spearman's; what is tied shares its mean rank, and of nothing but ties there is none."""
+    ranks = np.array([np.sign(np.subtract.outer(each, each)).sum(axis=1) for each in (one, other)])
+    return float(np.corrcoef(ranks)[0, 1]) if ranks.any(axis=1).all() else np.nan
 
 
 def _values(ran: Sequence[Ran], column: str) -> list[float]:
