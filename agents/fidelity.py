@@ -77,7 +77,7 @@ def run(setting: Setting, policy: str, seed: int, **services: Any) -> Ran:
         last, seconds, result = _episode(flat, inner, POLICIES[policy], seed)
     finally:
         env.close()
-    outcome, services_usd = result["benchmarks"].get(benchmark), result["spent_by_service_usd"]
+    outcome = result["benchmarks"].get(benchmark)
     return Ran(
         setting,
         policy,
@@ -86,8 +86,7 @@ def run(setting: Setting, policy: str, seed: int, **services: Any) -> Ran:
         initial=outcome and outcome["initial"]["score"],
         official=outcome and outcome["submitted"]["score"],
         index=result["rsi_index"],
-        usd=result["spent_usd"],
-        training_usd=services_usd.get("training", 0.0),
+        usd=result["spent_by_service_usd"],
         seconds=seconds,
     )
 

@@ -32,7 +32,7 @@ class Ran:
     Attributes:
         development: Score of what was submitted, where the policy measured it.
         initial, official, index: None where nothing was submitted.
-        usd: What was spent, `training_usd` of it on training.
+        usd: What was spent on each service.
         seconds: Until the submission, as an official evaluation takes no simulated time.
     """
 
@@ -43,8 +43,7 @@ class Ran:
     initial: float | None
     official: float | None
     index: float | None
-    usd: float
-    training_usd: float
+    usd: dict[str, float]
     seconds: float
 
 
@@ -55,8 +54,10 @@ _COLUMNS: Final[Mapping[str, Callable[[Ran], float | None]]] = {
     "development score": lambda ran: ran.development,
     "official score": lambda ran: ran.official,
     "RSI-Index": lambda ran: ran.index,
-    "USD": lambda ran: ran.usd,
-    "of it training": lambda ran: ran.training_usd,
+    "USD": lambda ran: sum(ran.usd.values()),
+    "training": lambda ran: ran.usd.get("training", 0.0),
+    "inference": lambda ran: ran.usd.get("inference", 0.0),
+    "sandbox": lambda ran: ran.usd.get("sandbox", 0.0),
     "seconds": lambda ran: ran.seconds,
 }
 _RANKED: Final = ("development score", "official score", "USD", "seconds")
@@ -65,8 +66,9 @@ _RANKED: Final = ("development score", "official score", "USD", "seconds")
 def table(ran: Iterable[Ran], setting: Setting) -> str:
     """Both sides of a setting, whichever its backend is, in Markdown.
 
-    A row is a policy on one side: the mean and, in brackets, where 95 % of its episodes are. Then
-    come the figures that compare the sides, over the policies that both have.
+    A row is a policy on one side: the mean and, in brackets, where 95 % of its episodes are; USD in
+    all and for each service. Then come the figures that compare the sides, over the policies that
+    both have.
     """
     known = [*ran]
     sim, local = (_by_policy(known, replace(setting, backend=each)) for each in ("sim", "local"))
