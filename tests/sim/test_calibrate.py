@@ -6,7 +6,7 @@ from pathlib import Path
 from rsigym.sim.calibrate import Row, rows
 from rsigym.sim.constants import benches
 from rsigym.sim.fit import FITTED, fit
-from rsigym.sim.targets import target_data, targets
+from rsigym.sim.targets import solved, target_data, targets
 
 PUBLISHED = Path(__file__).parents[1] / "benchmarks" / "data" / "published.json"
 
@@ -26,6 +26,18 @@ def test_the_constants_are_what_the_fit_finds() -> None:
     again = fit(bench)
     drift = [abs(getattr(again, name) - getattr(bench, name)) for name in FITTED]
     assert max(drift) < 0.1
+
+
+def test_measured_scores_are_counted_over_all_tasks_and_a_task_measured_again_once(tmp_path: Path):
+    def piece(first: int, rewards: list[float], system: str = "both") -> str:
+        return json.dumps(
+            {"benchmark": "Shell", "seed": 1, "system": system, "first": first, "rewards": rewards}
+        )
+
+    files = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
+    files[0].write_text("\n".join([piece(0, [1, 1]), piece(2, [1, 0]), piece(0, [0], "initial")]))
+    files[1].write_text(piece(0, [0, 1]) + "\n")
+    assert solved(files) == {("Shell", "both"): (2, 4), ("Shell", "initial"): (0, 1)}
 
 
 def test_every_benchmark_has_a_target_and_published_scores_are_those_of_the_index() -> None:
