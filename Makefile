@@ -26,6 +26,7 @@ lint: setup  ## Style and types
 
 docs: setup  ## Write the pages that are made from the code
 	$(BIN)/python -m rsigym.platform.track_table docs/tracks.md
+	PYTHONPATH=. $(BIN)/python -m scripts.calls_page docs/calls.md
 
 perf: setup  ## Measure speed; results belong in perf/README.md
 	for script in perf/[a-z]*.py; do OMP_WAIT_POLICY=PASSIVE PYTHONPATH=. $(BIN)/python $$script || exit 1; done

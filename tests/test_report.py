@@ -1,6 +1,7 @@
 """The report of a run, parsed as a browser would."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,11 +14,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rsigym.platform.accounts import Accounts
 from rsigym.platform.errors import OperatorError
+from rsigym.platform.ledger import Item
+from rsigym.platform.open_ledger import open_ledger
 from rsigym.platform.records import FolderRecords, write_json
 from rsigym.report import write_report
 from rsigym.report.charts import Point, Series, line_chart
 from rsigym.report.markup import element
+from rsigym.report.run_folder import read_run
 from rsigym.report.wording import dollars, duration, score_with_interval, short_model
 from rsigym.services.trial_errors import TrialError
 from tests.commands.made_run import make_run
@@ -77,6 +82,26 @@ def test_development_scores_are_points_and_official_scores_levels(run: Path):
     # steps of two training runs.
     assert len(levels) == 2 * 2
     assert sum(each["tag"] == "circle" for each in attributes) == 2 * 2 + 30 + 12
+
+
+def test_a_suite_shows_a_curve_for_each_benchmark_by_time_and_by_its_own_money(
+    run: Path, tmp_path: Path
+):
+    suite = shutil.copytree(run, tmp_path / "tiny-1")
+    result = json.loads((suite / "result.json").read_text())
+    result["development"][1]["benchmark"] = "Shell"
+    write_json(suite / "result.json", result)
+    write_json(suite / "experiment.json", {"benchmarks": ["Integers", "Shell"]})
+    ledger = open_ledger(suite)
+    account = Accounts("tiny-1", ["Integers", "Shell"]).payer("Shell")
+    ledger.open(account, 10**9)
+    ledger.hold(account, "evaluation", 10**6)
+    ledger.settle("evaluation", [Item("sandbox", "trial", 1, "trial", 10**6)])
+    ledger.close()
+    assert any(entry.item.amount == 10**6 for entry in read_run(suite).entries)
+    shown = page(suite)
+    assert shown.text.count("Shell development") == 2
+    assert not any("level" in (each.get("class") or "") for each in shown.attributes)
 
 
 def test_a_lost_trial_says_on_pointing_what_went_wrong(run: Path):

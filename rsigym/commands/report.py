@@ -8,7 +8,7 @@ from rsigym.commands.declare import Subparsers, declare
 __all__ = ["add_to"]
 
 _EXAMPLES = """\
-  rsigym report ~/.cache/rsigym/runs/20261129-101500-Joint-Integers
+  rsigym report ~/.cache/rsigym/runs/joint-integers-20261129-210328-a781ce
 """
 
 

@@ -45,7 +45,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     add("--backend", choices=get_args(Backend.__value__), help="where the services are")
     add("--budget", type=float, metavar="USD", dest="budget_usd", help="US dollars for the run")
     add("--seed", type=_seed, default=0, metavar="N", help="handed to the agent; 0 by default")
-    add("--out", metavar="DIR", dest="run_dir", help="where the run folder is made")
+    add(
+        "--out",
+        metavar="DIR",
+        dest="run_dir",
+        help="where the run folder is made; a simulated run has none",
+    )
     add(
         "--sandbox",
         choices=["bubblewrap", "auto", "process"],
@@ -53,12 +58,24 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
     add("--environment", choices=["sandbox", "e2b"], help="where trials run; docs/cloud.md has E2B")
     add("--template", metavar="NAME", help="with e2b: what stands in for the images of tasks")
-    add("--official-tasks", type=int, metavar="N", dest="n_official_tasks", help="the first N only")
+    add(
+        "--official-tasks",
+        type=int,
+        metavar="N",
+        dest="n_official_tasks",
+        help="measure submissions on the first N",
+    )
     add("--attempts", type=int, metavar="N", dest="n_attempts", help="trials of an official task")
     add("--model", metavar="MODEL", help="the initial model: its name, or a Hugging Face folder")
     add("--harness", metavar="HARNESS", help="the initial harness: its name, or a folder")
     add("--step-limit", type=int, metavar="N", help="calls after which the run is cut off")
-    add("--time-limit", type=float, metavar="S", dest="time_limit_s", help="the same in seconds")
+    add(
+        "--time-limit",
+        type=float,
+        metavar="S",
+        dest="time_limit_s",
+        help="seconds after which it is cut off",
+    )
     add("--json", action="store_true", help="print the result, and nothing else, to stdout")
     add("--quiet", action="store_true", help="show no progress, only the summary")
 

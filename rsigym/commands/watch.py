@@ -11,6 +11,7 @@ from rsigym.envs.env import RSIGymEnv
 from rsigym.envs.episode import Episode
 from rsigym.platform.money import to_usd
 from rsigym.report.wording import dollars
+from rsigym.services.evaluated import Evaluated
 from rsigym.services.evaluation_job import EvaluationJob
 from rsigym.services.jobs import ENDED, Job
 from rsigym.services.sandbox_job import SandboxJob
@@ -159,4 +160,5 @@ def progress_of(job: Job) -> Progress:
         return Progress(job.handle, done, total, "trials", job.state, detail)
     nll = job.summary().get("nll")
     detail = f"nll {nll:.4f}" if isinstance(nll, float) else ""
-    return Progress(job.handle, done, total, "steps", job.state, detail)
+    unit = "trials" if isinstance(job, Evaluated) else "steps"
+    return Progress(job.handle, done, total, unit, job.state, detail)

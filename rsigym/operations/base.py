@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from rsigym.operations.json_value import Json
 
 __all__ = [
-    "BenchmarkName",
     "Checkpoint",
     "Handle",
     "HarnessPath",
     "ModelName",
+    "OnBenchmark",
     "Operation",
     "PaidFrom",
     "RendererName",
@@ -82,8 +82,9 @@ RendererName = Annotated[
         ),
     ),
 ]
-BenchmarkName = Annotated[
-    str, Field(min_length=1, max_length=64, description="A benchmark.", examples=["Integers"])
+OnBenchmark = Annotated[
+    str | None,
+    Field(min_length=1, max_length=64, description="Needed where there are several benchmarks."),
 ]
 PaidFrom = Annotated[
     str | None,

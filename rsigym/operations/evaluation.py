@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rsigym.operations.base import BenchmarkName, Handle, HarnessPath, ModelName, Operation
+from rsigym.operations.base import Handle, HarnessPath, ModelName, OnBenchmark, Operation
 
 __all__ = ["EvaluationCancel", "EvaluationRead", "EvaluationStatus", "EvaluationSubmit"]
 
@@ -14,13 +14,15 @@ class EvaluationSubmit(Operation, op="evaluation.submit", paid=True):
 
     model: ModelName
     harness: HarnessPath = "harness"
-    benchmark: BenchmarkName | None = None
+    benchmark: OnBenchmark = None
     tasks: Annotated[
         list[str] | None, Field(min_length=1, max_length=1000, description="Globs of task names.")
     ] = None
     n_tasks: Annotated[int | None, Field(ge=1, le=1000, description="The first so many.")] = None
-    n_attempts: Annotated[int, Field(ge=1, le=32)] = 1
-    timeout_multiplier: Annotated[float, Field(gt=0, le=10)] = 1.0
+    n_attempts: Annotated[int, Field(ge=1, le=32, description="Trials of a task.")] = 1
+    timeout_multiplier: Annotated[
+        float, Field(gt=0, le=10, description="Of the timeouts of the tasks.")
+    ] = 1.0
 
 
 class EvaluationStatus(Operation, op="evaluation.status"):
@@ -46,5 +48,5 @@ class EvaluationRead(Operation, op="evaluation.read"):
         str | None,
         Field(max_length=512, description="Such as agent/trajectory.json; none lists them."),
     ] = None
-    offset: Annotated[int, Field(ge=0)] = 0
-    limit: Annotated[int, Field(ge=1, le=32_768)] = 16_384
+    offset: Annotated[int, Field(ge=0, description="The first character to read.")] = 0
+    limit: Annotated[int, Field(ge=1, le=32_768, description="Characters at most.")] = 16_384

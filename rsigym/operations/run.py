@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rsigym.operations.base import BenchmarkName, Handle, HarnessPath, ModelName, Operation
+from rsigym.operations.base import Handle, HarnessPath, ModelName, OnBenchmark, Operation
 
 __all__ = ["RunSubmit", "RunWait"]
 
@@ -12,8 +12,10 @@ __all__ = ["RunSubmit", "RunWait"]
 class RunWait(Operation, op="run.wait"):
     """Wait until one of the handles ends, or the time is up; all running work by default."""
 
-    handles: Annotated[list[Handle] | None, Field(max_length=1000)] = None
-    timeout_s: Annotated[float, Field(ge=0, le=3600)] = 60.0
+    handles: Annotated[
+        list[Handle] | None, Field(max_length=1000, description="Of training and evaluations.")
+    ] = None
+    timeout_s: Annotated[float, Field(ge=0, le=3600, description="Seconds to wait at most.")] = 60.0
 
 
 class RunSubmit(Operation, op="run.submit"):
@@ -24,4 +26,4 @@ class RunSubmit(Operation, op="run.submit"):
 
     model: ModelName
     harness: HarnessPath = "harness"
-    benchmark: BenchmarkName | None = None
+    benchmark: OnBenchmark = None

@@ -51,8 +51,12 @@ class SandboxRun(Operation, op="sandbox.run"):
 
     sandbox: SandboxHandle
     command: Annotated[str, Field(min_length=1, max_length=100_000, examples=["ls", "python3 -V"])]
-    cwd: Annotated[str | None, Field(min_length=1, max_length=4096)] = None
-    env: Annotated[dict[str, str] | None, Field(max_length=1000)] = None
+    cwd: Annotated[
+        str | None, Field(min_length=1, max_length=4096, description="Its home folder by default.")
+    ] = None
+    env: Annotated[
+        dict[str, str] | None, Field(max_length=1000, description="Variables of the environment.")
+    ] = None
     timeout_s: Annotated[
         float, Field(gt=0, le=3600, description="Seconds after which the command is killed.")
     ] = 60.0

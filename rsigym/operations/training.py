@@ -61,7 +61,9 @@ class AdamParams(_Config):
 class TrainingConfig(_Config):
     """How to train. Every field has a default; the base model's is the experiment's own."""
 
-    base_model: Annotated[str | None, Field(max_length=512)] = None
+    base_model: Annotated[
+        str | None, Field(max_length=512, description="The initial model by default.")
+    ] = None
     lora_config: LoraConfig = LoraConfig()
     adam_params: AdamParams = AdamParams()
     loss_fn: LossName = "cross_entropy"
@@ -69,7 +71,7 @@ class TrainingConfig(_Config):
         dict[str, float], Field(description="ppo, cispo, gspo: clip_*_threshold; dro: beta.")
     ] = {}
     num_epochs: Annotated[int, Field(ge=1, le=100)] = 1
-    batch_size: Annotated[int, Field(ge=1, le=1024)] = 16
+    batch_size: Annotated[int, Field(ge=1, le=1024, description="Records of a step.")] = 16
     records: Annotated[
         Literal["messages", "tokens"], Field(description="What a record is made of.")
     ] = "messages"
@@ -78,7 +80,9 @@ class TrainingConfig(_Config):
         Literal["truncate", "skip", "refuse"],
         Field(description="What becomes of a record that is longer; refuse: of the whole call."),
     ] = "truncate"
-    max_steps: Annotated[int | None, Field(ge=1, le=100_000)] = None
+    max_steps: Annotated[
+        int | None, Field(ge=1, le=100_000, description="After which it ends, whatever is left.")
+    ] = None
     train_on_what: TrainOn = "all_assistant_messages"
     lr_schedule: Schedule = "linear"
     warmup_steps: Annotated[

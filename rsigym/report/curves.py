@@ -17,7 +17,7 @@ _MARKED = 60
 
 
 def development_curves(run: RunFolder) -> Html | None:
-    """Scores by time and by money, with the official scores as levels."""
+    """Scores by time and by money."""
     evaluations = [each for each in run.development if each.ended and _has_score(each)]
     started = run.started
     if not evaluations or started is None:
@@ -56,19 +56,20 @@ def _has_score(evaluation: Evaluation) -> bool:
 def _scores(
     run: RunFolder, evaluations: list[Evaluation], across: Callable[[float], float]
 ) -> list[Series]:
-    """Development scores of each benchmark, and the official scores of its submission."""
-    series: list[Series] = []
-    for benchmark in dict.fromkeys(each.summary.get("benchmark", "") for each in evaluations):
-        own = [each for each in evaluations if each.summary.get("benchmark", "") == benchmark]
-        points = [_point(each, across) for each in own]
-        series.append(Series(f"{benchmark} development".strip(), points))
-        official = run.result.get("benchmarks", {}).get(benchmark, {})
-        series += [
-            Series(f"{name} (official)", [Point(0, official[name]["score"], "")], level=True)
-            for name in ("initial", "submitted")
-            if name in official
-        ]
-    return series
+    """Development scores of each benchmark; where there is one, its official scores as levels."""
+    by_benchmark: dict[str, list[Point]] = {}
+    for each in evaluations:
+        points = by_benchmark.setdefault(each.summary.get("benchmark", ""), [])
+        points.append(_point(each, across))
+    series = [Series(f"{name} development".strip(), each) for name, each in by_benchmark.items()]
+    if len(series) > 1:
+        return series
+    official = run.result.get("benchmarks", {}).get(next(iter(by_benchmark)), {})
+    return series + [
+        Series(f"{name} (official)", [Point(0, official[name]["score"], "")], level=True)
+        for name in ("initial", "submitted")
+        if name in official
+    ]
 
 
 def _point(evaluation: Evaluation, across: Callable[[float], float]) -> Point:

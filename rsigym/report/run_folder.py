@@ -1,11 +1,12 @@
 """What a run folder tells, read from its files alone: also from a run that was cut short."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rsigym.platform.accounts import Accounts
 from rsigym.platform.errors import OperatorError
 from rsigym.platform.ledger import Entry
 from rsigym.platform.money import to_usd
@@ -52,7 +53,7 @@ class RunFolder:
         result: `result.json`; empty for a run that did not end in order.
         experiment: `experiment.json`.
         calls: The record of every call by its name.
-        entries: What was charged to the run's own account, in order.
+        entries: What was charged to the run, or in a suite to its benchmarks, in order.
     """
 
     name: str
@@ -84,17 +85,19 @@ def read_run(folder: Path) -> RunFolder:
     if not records.is_dir():
         raise OperatorError(f"{folder} is not a run folder: it has no records")
     result = _read_json(folder / "result.json")
+    experiment = _read_json(folder / "experiment.json")
     name = result.get("run", folder.resolve().name)
+    accounts = [name, *Accounts(name, experiment.get("benchmarks", ())).apart.values()]
     summaries = {each["handle"]: each for each in result.get("development", [])}
     return RunFolder(
         name=name,
         result=result,
-        experiment=_read_json(folder / "experiment.json"),
+        experiment=experiment,
         calls=read_calls(folder),
         trainings=[_training(path) for path in job_folders(records, "training")],
         development=[_evaluation(path, summaries) for path in job_folders(records, "evaluation")],
         official=[_evaluation(path, {}) for path in sorted((records / "official").glob("*"))],
-        entries=_entries(folder, name),
+        entries=_entries(folder, accounts),
     )
 
 
@@ -121,12 +124,13 @@ def _own_summary(folder: Path, trials: list[TrialRecord]) -> dict[str, Any]:
     }
 
 
-def _entries(folder: Path, account: str) -> list[Entry]:
+def _entries(folder: Path, accounts: Sequence[str]) -> list[Entry]:
     if not has_ledger(folder):
         return []
     ledger = open_ledger(folder)
     try:
-        return ledger.entries(account)
+        entries = [entry for account in accounts for entry in ledger.entries(account)]
+        return sorted(entries, key=lambda entry: entry.time)
     finally:
         ledger.close()
 
