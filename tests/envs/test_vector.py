@@ -28,9 +28,7 @@ type Vector = VectorEnv[Any, Any, Any]
 def listed(envs: Vector) -> list[Any]:
     """What a listing of each workspace answers, after a reset."""
     with closing(envs):
-        seen = [envs.reset(seed=3)]
-        seen.append(envs.step(({"op": "workspace.list", "args": {}},) * N))
-        return seen
+        return [envs.reset(seed=3), envs.step(({"op": "workspace.list", "args": {}},) * N)]
 
 
 def researched(envs: Vector) -> list[tuple[Any, ...]]:
