@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import numpy.typing as npt
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Discrete
 from gymnasium.utils import RecordConstructorArgs
@@ -94,10 +95,12 @@ class FlatResearch(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._ends = (False, False)
         return self._notebook.features()[0], self._told(self._notebook, 0.0)
 
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """`info["action_mask"]` as sb3-contrib's `MaskablePPO` asks for it: bool (len(Macro),)."""
+        return self._opened().mask()[0].astype(np.bool_)
+
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        notebook = self._notebook
-        if notebook is None:
-            raise ResetNeeded("call reset() before step()")
+        notebook = self._opened()
         reward, usd = 0.0, 0.0
         if not any(self._ends):
             macro = self._allowed(notebook, action)
@@ -107,6 +110,11 @@ class FlatResearch(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             self._ends = (self._ends[0], self._ends[1] or late)
         terminated, truncated = self._ends
         return notebook.features()[0], reward, terminated, truncated, self._told(notebook, usd)
+
+    def _opened(self) -> Notebook:
+        if self._notebook is None:
+            raise ResetNeeded("call reset() before anything else")
+        return self._notebook
 
     def _allowed(self, notebook: Notebook, action: Any) -> Macro | None:
         """The macro-action that is meant; None, and a step gone, where it may not be done."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from itertools import product
 from typing import Any
 
 import gymnasium as gym
@@ -27,9 +28,7 @@ type Vector = VectorEnv[Any, Any, Any]
 def listed(envs: Vector) -> list[Any]:
     """What a listing of each workspace answers, after a reset."""
     with closing(envs):
-        seen = [envs.reset(seed=3)]
-        seen.append(envs.step(({"op": "workspace.list", "args": {}},) * N))
-        return seen
+        return [envs.reset(seed=3), envs.step(({"op": "workspace.list", "args": {}},) * N)]
 
 
 def researched(envs: Vector) -> list[tuple[Any, ...]]:
@@ -55,19 +54,19 @@ MODES: dict[str, tuple[type[Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("make_vec", [gym.make_vec, rsigym.make_vec], ids=["gymnasium", "rsigym"])
 @pytest.mark.parametrize("mode", MODES)
-def test_calls_are_answered_alike_in_every_mode(make_vec: Callable[..., Vector], mode: str):
+def test_gymnasiums_vectors_answer_calls_alike_in_every_mode(mode: str):
     kind, settings = MODES[mode]
-    envs = make_vec(ID, N, **settings)
+    envs = gym.make_vec(ID, N, **settings)
     assert type(envs) is kind
     assert difference(listed(rsigym.make_vec(ID, N)), listed(envs)) is None
 
 
-def test_rsigyms_own_needs_no_setting_for_processes():
-    plain = rsigym.make_vec(ID, N, "async", {"context": "spawn"})
-    assert isinstance(plain, AsyncVectorEnv)
-    assert difference(listed(rsigym.make_vec(ID, N)), listed(plain)) is None
+@pytest.mark.parametrize("vector_kwargs", [None, {"context": "spawn"}])
+def test_rsigyms_own_leaves_processes_their_memory(vector_kwargs: dict[str, Any] | None):
+    envs = rsigym.make_vec(ID, N, "async", vector_kwargs)
+    assert type(envs) is AsyncVectorEnv
+    assert difference(listed(rsigym.make_vec(ID, N)), listed(envs)) is None
 
 
 @pytest.mark.parametrize("settings", [{"vectorization_mode": "vector_entry_point"}, {}], ids=str)
@@ -83,8 +82,8 @@ MENUS: dict[str, Callable[[AutoresetMode], Vector]] = {
     "gymnasium, sync": lambda mode: gym.make_vec(
         ID, N, "sync", {"autoreset_mode": mode}, [FlatResearch]
     ),
-    "gymnasium, spawn": lambda mode: gym.make_vec(
-        ID, N, "async", {"autoreset_mode": mode, "context": "spawn"}, [FlatResearch]
+    "gymnasium, async": lambda mode: gym.make_vec(
+        ID, N, "async", {"autoreset_mode": mode}, [FlatResearch]
     ),
     "gymnasium, batch": lambda mode: gym.make_vec(ID, N, "vector_entry_point", autoreset_mode=mode),
     "rsigym, sync": lambda mode: rsigym.make_vec(
@@ -163,18 +162,25 @@ def test_infos_have_the_same_keys_in_every_step():
             assert envs.step(np.array([macro, Macro.WAIT]))[4].keys() == infos.keys()
 
 
+OF_VECTORS = [
+    gym.wrappers.vector.RecordEpisodeStatistics,
+    gym.wrappers.vector.NormalizeReward,
+    gym.wrappers.vector.DictInfoToList,
+]
+OF_OBSERVATIONS = [
+    gym.wrappers.vector.NormalizeObservation,
+    gym.wrappers.vector.FlattenObservation,
+]
+"""Gymnasium has these for vectors that do not reset in the same step."""
+
+
 @pytest.mark.parametrize(
-    "wrapped",
+    ("wrapped", "mode"),
     [
-        gym.wrappers.vector.RecordEpisodeStatistics,
-        gym.wrappers.vector.NormalizeObservation,
-        gym.wrappers.vector.NormalizeReward,
-        gym.wrappers.vector.FlattenObservation,
-        gym.wrappers.vector.DictInfoToList,
+        *product(OF_VECTORS, ["NextStep", "SameStep"]),
+        *product(OF_OBSERVATIONS, ["NextStep"]),
     ],
-    ids=lambda it: it.__name__,
 )
-@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
 def test_gymnasiums_vector_wrappers_take_the_batch(wrapped: Callable[[Vector], Any], mode: str):
     steps = researched(wrapped(gym.make_vec(ID, N, "vector_entry_point", autoreset_mode=mode)))
     assert steps[1][2].all()

@@ -1,7 +1,6 @@
 """The simulator keeps every promise under every id; the local backend those that it makes."""
 
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import gymnasium as gym
@@ -28,11 +27,16 @@ LONG = (check_determinism, check_isolation, check_vector, check_hostile_actions)
 
 SAMPLE = [
     f"RSIGym/{track}{suite}{offline}-Sim-v0"
-    for track, suite, offline in product(
-        ("", "Data-", "Harness-", "Joint-"), ("Local5", "Official5"), ("", "-Offline")
+    for track, suites in (
+        ("", ("Local5", "Official5")),
+        ("Data-", ("Official5", "Local5")),
+        ("Harness-", ("Local5", "Official5")),
+        ("Joint-", ("Official5", "Local5")),
     )
+    for suite, offline in zip(suites, ("", "-Offline"), strict=True)
 ]
-"""Suites have every benchmark, and budgets apart."""
+"""Every track with each suite, every track with internet and without, and each suite too. A suite
+has all its benchmarks, with budgets apart."""
 
 WRAPPED: dict[str, Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = {
     "data": DataTrack,
@@ -61,7 +65,7 @@ def test_every_simulated_id_passes_gymnasiums_checker_and_our_short_ones(env_id:
 
 
 @pytest.mark.parametrize("env_id", SAMPLE)
-def test_a_simulated_id_of_every_kind_keeps_every_promise(env_id: str) -> None:
+def test_simulated_ids_of_every_kind_keep_every_promise(env_id: str) -> None:
     for check in CHECKS:
         check(Subject(lambda: gym.make(env_id)))
 

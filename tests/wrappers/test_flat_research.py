@@ -29,6 +29,14 @@ def make(track: str | None = "Joint", **settings: Any) -> gym.Env[Any, Any]:
     return gym.make(env_id, backend="sim", **settings)
 
 
+class Priced(gym.Wrapper[Any, Any, Any, Any]):
+    """Says that each call cost a dollar."""
+
+    def step(self, action: Any) -> Any:
+        *answer, info = self.env.step(action)
+        return *answer, {**info, "cost_usd": 1.0}
+
+
 class Noted(gym.Wrapper[Any, Any, Any, Any]):
     """Notes the calls that reach the env, and what each came to."""
 
@@ -125,6 +133,60 @@ def test_an_episode_ends_with_its_horizon():
     env.reset(seed=0)
     ends = [env.step(Macro.WAIT)[2:4] for _ in range(3)]
     assert ends == [(False, False), (False, False), (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("horizon", "script", "ends"),
+    [(9, (Macro.EVALUATE_FEW, Macro.SUBMIT), (True, False)), (2, (Macro.WAIT,) * 2, (False, True))],
+)
+def test_after_the_end_nothing_is_done_and_the_same_is_told(
+    horizon: int, script: tuple[Macro, ...], ends: tuple[bool, bool]
+):
+    noted = Noted(make())
+    env = FlatResearch(noted, horizon=horizon)
+    env.reset(seed=0)
+    *_, last = [env.step(macro) for macro in script]
+    noted.calls.clear()
+    for macro in Macro:
+        features, reward, *after, info = env.step(macro)
+        assert (reward, *after) == (0.0, *ends)
+        np.testing.assert_array_equal(features, last[0])
+        assert info.keys() == last[4].keys()
+    assert noted.calls == []
+
+
+def test_info_has_the_same_keys_in_every_step_and_is_the_callers_own():
+    env = FlatResearch(make())
+    _, first = env.reset(seed=0)
+    for action in (Macro.WAIT, Macro.REPAIR, Macro.SUBMIT, "WAIT"):
+        info = env.step(action)[4]
+        assert info.keys() == first.keys()
+        assert info["legal_ops"] == first["legal_ops"]
+        env.step(action)[4]["legal_ops"].clear()
+
+
+def test_a_step_costs_what_its_calls_do():
+    noted = Noted(Priced(make()))
+    env = FlatResearch(noted)
+    assert env.reset(seed=0)[1]["cost_usd"] == 0
+    for macro in (Macro.REPAIR, Macro.SUBMIT, Macro.EVALUATE_FEW):
+        noted.calls.clear()
+        assert env.step(macro)[4]["cost_usd"] == len(noted.calls)
+
+
+def test_the_mask_can_be_asked_for_through_other_wrappers():
+    env = gym.wrappers.RecordEpisodeStatistics(FlatResearch(make()))
+    _, info = env.reset(seed=0)
+    asked = env.get_wrapper_attr("action_masks")()
+    assert asked.dtype == np.bool_
+    np.testing.assert_array_equal(asked, info["action_mask"])
+
+
+def test_it_is_reset_before_anything_else():
+    env = FlatResearch(make())
+    for asked in (lambda: env.step(Macro.WAIT), env.action_masks):
+        with pytest.raises(gym.error.ResetNeeded, match="reset"):
+            asked()
 
 
 def test_a_submission_ends_it_with_the_reward_and_the_result():
