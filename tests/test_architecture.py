@@ -74,6 +74,13 @@ def test_the_page_draws_the_same_arrows() -> None:
     assert drawn == MAY_IMPORT
 
 
+def test_the_page_names_files_that_are_there() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+\.(?:py|json))`", page))
+    there = [f"/{file.relative_to(ROOT).as_posix()}" for file in ROOT.glob("[ra]*/**/*")]
+    assert [each for each in named if not any(file.endswith(f"/{each}") for file in there)] == []
+
+
 def test_importing_rsigym_needs_only_the_base_packages() -> None:
     script = (
         "import sys, rsigym, rsigym.cli\n"

@@ -65,10 +65,22 @@ class TaskFolders(BaseModel):
         given = tasks_in(Path(self.development))
         if self.official is not None:
             official = tasks_in(Path(self.official))
-            return Splits(official if protocol == "paper" else given, official)
+            if protocol == "paper":
+                return Splits(official, official)
+            _require_disjoint(given, official)
+            return Splits(given, official)
         if protocol == "paper":
             return Splits(given, given)
         return halves(given)
+
+
+def _require_disjoint(development: Sequence[Path], official: Sequence[Path]) -> None:
+    held_out = {task.resolve() for task in official}
+    if shared := [task.name for task in development if task.resolve() in held_out]:
+        raise OperatorError(
+            f"{', '.join(shared[:3])} is both for development and official: name other folders, or "
+            'use protocol="paper"'
+        )
 
 
 def halves(tasks: Sequence[Path]) -> Splits:

@@ -61,6 +61,7 @@ class Episode:
         warnings: What a reader of the result has to know.
         release: Lets go of what the services share, once they have stopped.
         clock: Seconds, as the services live through them.
+        earlier_s: How long earlier processes worked on the run.
         result: What `result.json` holds, once the episode has ended.
     """
 
@@ -76,6 +77,7 @@ class Episode:
     warnings: list[str]
     release: Callable[[], None]
     clock: Callable[[], float] = time.monotonic
+    earlier_s: float = 0.0
     started: float = field(init=False)
     result: dict[str, Json] | None = None
     _closed: bool = False
@@ -183,7 +185,7 @@ class Episode:
             "spent_by_service_usd": spending(self.run.ledger, self.run.id),
             "overdraft_usd": to_usd(self.run.ledger.overdraft(self.run.id)),
             "official_usd": to_usd(self.run.ledger.balance(self.official.account).spent),
-            "seconds": round(self.clock() - self.started, 1),
+            "seconds": round(self.earlier_s + self.clock() - self.started, 1),
             "warnings": warnings,
             "isolation": self.isolation,
             "versions": versions(),

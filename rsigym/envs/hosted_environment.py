@@ -164,8 +164,10 @@ class HostedEnvironment(E2BEnvironment):
     async def download_dir(  # pyright: ignore[reportIncompatibleVariableOverride]
         self, source_dir: str, target_dir: Path | str
     ) -> None:
-        size = await self.exec(f"du -sm {shlex.quote(source_dir)}", cwd="/", user="root")
-        if int((size.stdout or "0").split()[0]) > _MOST_LOGS_MB:
+        told = await self.exec(f"du -sm {shlex.quote(source_dir)}", cwd="/", user="root")
+        size = (told.stdout or "0").partition("\t")[0]
+        # An agent may have put another program in the place of `du`.
+        if not size.isdecimal() or int(size[:9]) > _MOST_LOGS_MB:
             raise ServiceFailure(
                 f"{source_dir} holds more than {_MOST_LOGS_MB} MB, which is not fetched",
                 side="harness",

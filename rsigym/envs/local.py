@@ -26,6 +26,7 @@ from rsigym.platform.money import to_nano
 from rsigym.platform.open_ledger import open_ledger
 from rsigym.platform.permissions import Permissions
 from rsigym.platform.reconcile import reconcile
+from rsigym.platform.records import WORKSPACE
 from rsigym.platform.run import Run
 from rsigym.services.doors import OpenDoors
 from rsigym.services.e2b_client import E2BClient
@@ -76,6 +77,9 @@ def open_local(
         parent = Path(run_dir) if run_dir else home() / "runs"
         folder = RunFolder.existing(resumed) if resumed else RunFolder.new(parent, experiment.name)
         release.callback(folder.close)
+        if not folder.resumed:
+            # Before the facts, which make the folder one that can be taken up again.
+            setup.harness.unpack(folder.path / WORKSPACE / "harness")
         folder.fix(setup.facts(experiment, permissions, folder.path.name))
         return _open(experiment, setup, permissions, folder, doors, release)
 
@@ -90,9 +94,7 @@ def _open(
 ) -> Episode:
     """The open episode; what has to be let go of moves from `release` to it."""
     path, run_id = folder.path, folder.path.name
-    records, workspace = path / "records", Workspace(path / "workspace")
-    if not folder.resumed:
-        setup.harness.unpack(workspace.root / "harness")
+    records, workspace = path / "records", Workspace(path / WORKSPACE)
     jobs = Jobs()
     scoreboard = Scoreboard(experiment.benchmarks, jobs, records)
     accounts = Accounts(
@@ -186,6 +188,7 @@ def _open(
         prices=setup.price_facts,
         warnings=[*([PROCESS_WARNING] if setup.trials_in == "process" else []), *setup.remarks],
         release=release.pop_all().close,
+        earlier_s=folder.seconds,
     )
 
 

@@ -54,11 +54,12 @@ class BudgetService:
 
     def _balance_of(self, account: str) -> dict[str, Json]:
         balance = self._ledger.balance(account)
+        free = 0 if self._accounts.is_closed(account) else balance.free
         return {
             "total_usd": None if balance.total is None else to_usd(balance.total),
             "spent_usd": to_usd(balance.spent),
             "held_usd": to_usd(balance.held),
-            "free_usd": None if balance.free is None else to_usd(balance.free),
+            "free_usd": None if free is None else to_usd(free),
             "by_service": spending(self._ledger, account),
         }
 

@@ -11,7 +11,18 @@ from typing import Any, Protocol
 
 from rsigym.operations.json_value import Json
 
-__all__ = ["FolderRecords", "MemoryRecords", "Records", "read_calls", "read_lines", "write_json"]
+__all__ = [
+    "WORKSPACE",
+    "FolderRecords",
+    "MemoryRecords",
+    "Records",
+    "read_calls",
+    "read_lines",
+    "write_json",
+]
+
+WORKSPACE = "workspace"
+"""In a run folder: what is the agent's own."""
 
 
 class Records(Protocol):
@@ -67,7 +78,7 @@ class FolderRecords:
         return read_calls(self._folder)
 
     def set_aside(self, name: str, evidence: str) -> str | None:
-        path = self._folder / "workspace" / "evidence" / f"{name}.json"
+        path = self._folder / WORKSPACE / "evidence" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(json.loads(evidence), indent=1), encoding="utf-8")
         return f"{path.parent.name}/{path.name}"

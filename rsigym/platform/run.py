@@ -191,7 +191,7 @@ class Run:
         """
         with ExitStack() as closing:
             closing.callback(self._journal.close)
-            for service in reversed(self.services.values()):
+            for service in reversed([*self.services.values()]):
                 closing.callback(service.close)
 
 

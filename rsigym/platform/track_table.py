@@ -46,6 +46,8 @@ names the rule, whose rule it is, and what would be allowed.
 |{rule}|
 """
 
+_PAID = ", ".join(f"`{name}`" for name, operation in OPERATIONS.items() if operation.paid)
+
 _REMARKS = f"""
 - Data locks the paper's values, but for local benchmarks the learning rate is 1e-3 instead of \
 3e-4: their model has 135M parameters instead of 35B. `init_from` is locked too: runs that \
@@ -58,9 +60,8 @@ any track.
 - Offline combines with every track. It takes the internet from sandboxes and trials, and leaves \
 the platform's own services within reach. Elsewhere a trial reaches what its task asks for, and \
 most ask for nothing.
-- An empty budget masks the operations that cost (`training.submit`, `inference.chat`, \
-`rollout.chat`, `evaluation.submit`, `sandbox.create`) and no other: reading, waiting, cancelling, \
-quoting, submitting and work in sandboxes that are paid for go on.
+- An empty budget masks the operations that cost ({_PAID}) and no other: reading, waiting, \
+cancelling, quoting, submitting and work in sandboxes that are paid for go on.
 - There are at most {MAX_SANDBOXES} sandboxes at a time, in every track.
 """
 

@@ -118,6 +118,10 @@ def test_ones_own_folder_is_halved_or_comes_in_two(tmp_path: Path) -> None:
     assert both.splits("paper", tmp_path).development == both.splits("paper", tmp_path).official
     with pytest.raises(OperatorError, match="no Harbor task"):
         TaskFolders(development=str(tmp_path)).splits("heldout", tmp_path)
+    same = TaskFolders(development=str(one), official=f"{one}/../{one.name}")
+    assert same.splits("paper", tmp_path).official
+    with pytest.raises(OperatorError, match="is both for development and official"):
+        same.splits("heldout", tmp_path)
     alone = TaskFolders(development=str(write_sums(tmp_path / "alone", 1)))
     with pytest.raises(OperatorError, match="1 task cannot be both"):
         alone.splits("heldout", tmp_path)

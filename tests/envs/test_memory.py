@@ -115,9 +115,10 @@ def test_a_result_that_cannot_be_written_raises_at_the_close_and_not_before(tmp_
     env = gym.make(ENV_ID, step_limit=1)
     env.reset(seed=0)
     episode = episode_of(env)
-    episode.run.folder = tmp_path / "gone"
+    episode.run.folder, episode.earlier_s = tmp_path / "gone", 50.0
     *_, truncated, info = env.step(call("workspace.list"))
     assert (truncated, info["result"]["ending"]) == (True, "truncated")
+    assert info["result"]["seconds"] == 50
     closed: list[str] = []
     episode.release = lambda: closed.append("released")
     with pytest.raises(OperatorError, match="cannot be written"):

@@ -13,6 +13,7 @@ import rsigym
 from rsigym.envs.run_folder import RESULT, RunFolder
 from rsigym.platform.errors import OperatorError
 from rsigym.platform.journal import JOURNAL
+from rsigym.services.harness import Harness
 from rsigym.wrappers import DataTrack
 from tests.envs.conftest import Open, folder_of, inner
 
@@ -126,6 +127,21 @@ def test_a_run_does_not_go_on_under_other_prices(open_env: Open) -> None:
         with pytest.raises(OperatorError, match="prices changed since it began"):
             resumed.reset()
     resumed.close()
+
+
+def test_a_folder_without_its_harness_is_no_run_yet(
+    open_env: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(harness: Harness, folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    env = open_env(run_dir=str(tmp_path))
+    monkeypatch.setattr(Harness, "unpack", killed)
+    with pytest.raises(KeyboardInterrupt):
+        env.reset(seed=0)
+    [folder] = tmp_path.iterdir()
+    with pytest.raises(OperatorError, match="no run folder"):
+        rsigym.resume(folder)
 
 
 def test_the_reset_after_a_resumed_run_opens_a_new_one(open_env: Open) -> None:

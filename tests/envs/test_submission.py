@@ -9,6 +9,7 @@ from rsigym.operations.run import RunSubmit
 from rsigym.platform.errors import BadCall
 from rsigym.platform.memory_ledger import MemoryLedger
 from rsigym.platform.meter import Meter
+from rsigym.platform.prices import TokenPrice
 from rsigym.services.harness import Harness
 from rsigym.services.jobs import Jobs
 from tests.envs.memory_env import Evaluation
@@ -34,8 +35,8 @@ class Measure:
 
 
 class Models:
-    def ready(self, model: str) -> None:
-        pass
+    def ready(self, model: str) -> TokenPrice:
+        return TokenPrice(0, 0, 0, 0)
 
 
 def test_a_submission_that_comes_while_another_is_noted_is_turned_away() -> None:

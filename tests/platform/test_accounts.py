@@ -12,6 +12,8 @@ from rsigym.platform.decision import Found
 from rsigym.platform.errors import BadCall, BudgetExhausted
 from rsigym.platform.ledger import Item
 from rsigym.platform.memory_ledger import MemoryLedger
+from rsigym.platform.permissions import Permissions
+from rsigym.platform.run import Run
 from rsigym.platform.service import Prepared
 
 BUDGET = 100
@@ -58,6 +60,20 @@ def test_by_default_the_first_benchmark_without_a_submission_pays() -> None:
     assert free == [3 * BUDGET, 2 * BUDGET, BUDGET]
     assert (ledger.balance("run").free, ledger.balance("run").total) == (0, 3 * BUDGET)
     assert accounts.payer() == "run/budget/C"
+
+
+def test_a_closed_budget_has_nothing_free() -> None:
+    submitted = {"A"}
+    accounts = Accounts("run", APART, submitted.__contains__)
+    ledger = accounts.open(MemoryLedger(), BUDGET)
+    balance = Run("run", None, Permissions(), ledger, {}, accounts=accounts).call(
+        {"op": "budget.balance"}
+    )
+    apart = balance.evidence["by_benchmark"]
+    assert isinstance(apart, dict)
+    free = {name: each["free_usd"] for name, each in apart.items() if isinstance(each, dict)}
+    assert free == {"A": 0, "B": BUDGET / 1e9, "C": BUDGET / 1e9}
+    assert balance.evidence["free_usd"] == 2 * BUDGET / 1e9
 
 
 def item(amount: int) -> Item:
