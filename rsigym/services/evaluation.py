@@ -24,6 +24,7 @@ from rsigym.services.evaluated import Evaluated
 from rsigym.services.evaluation_job import HARNESS, EvaluationJob, EvaluationPlan, Trials
 from rsigym.services.harness import pack
 from rsigym.services.jobs import CONFIG, Jobs, past_jobs
+from rsigym.services.pieces import piece_told
 from rsigym.services.trial_files import list_trial_files, read_trial_file
 from rsigym.services.trial_model import ALLOWANCE
 from rsigym.services.trial_records import TrialRecord
@@ -245,9 +246,4 @@ def _read(call: EvaluationRead, folder: Path) -> Evidence:
         files = list_trial_files(folder)
         return {"files": [{"file": file.name, "size": file.size} for file in files]}
     piece = read_trial_file(folder, call.file, call.offset, call.limit)
-    end = call.offset + len(piece.text)
-    return {
-        "content": piece.text,
-        "offset": call.offset,
-        "next_offset": end if piece.more else None,
-    }
+    return piece_told(piece.text, call.offset, more=piece.more)

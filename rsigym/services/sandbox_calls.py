@@ -9,6 +9,7 @@ from rsigym.operations.json_value import Json
 from rsigym.operations.sandbox import SandboxRead, SandboxRun, SandboxWrite
 from rsigym.platform.errors import BadCall, TimedOut
 from rsigym.platform.service import Evidence
+from rsigym.services.pieces import piece_told
 from rsigym.services.sandbox_output import Kept
 
 if TYPE_CHECKING:
@@ -67,12 +68,7 @@ async def read(box: "AsyncSandbox", call: SandboxRead) -> Evidence:
         raise BadCall(
             f"{call.path!r} is not UTF-8 text: print it with sandbox.run and base64"
         ) from error
-    more = len(page) > call.limit
-    return {
-        "content": page[: call.limit],
-        "offset": call.offset,
-        "next_offset": call.offset + call.limit if more else None,
-    }
+    return piece_told(page[: call.limit], call.offset, more=len(page) > call.limit)
 
 
 async def write(box: "AsyncSandbox", call: SandboxWrite) -> Evidence:

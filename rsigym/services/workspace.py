@@ -3,6 +3,7 @@
 from rsigym.operations import Operation
 from rsigym.operations.workspace import WorkspaceList, WorkspaceRead, WorkspaceWrite
 from rsigym.platform.service import Evidence, Prepared
+from rsigym.services.pieces import piece_told
 from rsigym.services.workspace_files import Files
 
 __all__ = ["WorkspaceService"]
@@ -38,12 +39,8 @@ class WorkspaceService:
 
     def _read(self, operation: WorkspaceRead) -> Evidence:
         content, more = self._workspace.read_text(operation.path, operation.offset, operation.limit)
-        return {
-            "content": content,
-            "offset": operation.offset,
-            "next_offset": operation.offset + len(content) if more else None,
-            "size": self._workspace.size(operation.path),
-        }
+        size = self._workspace.size(operation.path)
+        return {**piece_told(content, operation.offset, more=more), "size": size}
 
     def _write(self, operation: WorkspaceWrite) -> Evidence:
         size = self._workspace.write_text(

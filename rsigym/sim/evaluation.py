@@ -23,6 +23,7 @@ from rsigym.services.evaluation import (
     trial_line,
 )
 from rsigym.services.jobs import Jobs
+from rsigym.services.pieces import piece_of
 from rsigym.sim.clock import Clock
 from rsigym.sim.episode_world import EpisodeWorld
 from rsigym.sim.evaluation_run import (
@@ -165,9 +166,4 @@ def _read(call: EvaluationRead, files: dict[str, str]) -> Evidence:
         }
     if call.file not in files:
         raise BadCall(f"the trial has no file {call.file!r}", files=[*files])
-    text, end = files[call.file], call.offset + call.limit
-    return {
-        "content": text[call.offset : end],
-        "offset": call.offset,
-        "next_offset": end if end < len(text) else None,
-    }
+    return piece_of(files[call.file], call.offset, call.limit)

@@ -21,6 +21,7 @@ from rsigym.platform.money import to_usd
 from rsigym.platform.permissions import Permissions
 from rsigym.platform.service import Evidence, Prepared
 from rsigym.services.jobs import Jobs
+from rsigym.services.pieces import piece_of
 from rsigym.services.sandbox_lease import Terms
 from rsigym.services.sandbox_slots import SandboxSlots
 from rsigym.sim.clock import Clock
@@ -120,12 +121,7 @@ def _run(call: SandboxRun) -> Evidence:
 def _read(box: SimSandbox, call: SandboxRead) -> Evidence:
     if call.path not in box.files:
         raise BadCall(f"{call.path!r} does not exist in the sandbox")
-    text, end = box.files[call.path], call.offset + call.limit
-    return {
-        "content": text[call.offset : end],
-        "offset": call.offset,
-        "next_offset": end if end < len(text) else None,
-    }
+    return piece_of(box.files[call.path], call.offset, call.limit)
 
 
 def _write(box: SimSandbox, call: SandboxWrite) -> Evidence:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ProcessService"]
 
+_MOST_UNREAD = 16 << 20
+"""Bytes of input that wait for the programs of a sandbox: four of the largest messages."""
+
 
 class ProcessService(process_connect.Process):
     """The programs that clients have started in a sandbox, by pid."""
@@ -33,6 +36,7 @@ class ProcessService(process_connect.Process):
         self._sandbox, self._environment = sandbox, dict(environment)
         self._running: dict[int, Running] = {}
         self._pumps: set[asyncio.Task[None]] = set()
+        self._unread = 0
 
     async def start(
         self, request: pb.StartRequest, ctx: RequestContext[pb.StartRequest, pb.StartResponse], /
@@ -75,7 +79,7 @@ class ProcessService(process_connect.Process):
         ctx: RequestContext[pb.SendInputRequest, pb.SendInputResponse],
         /,
     ) -> pb.SendInputResponse:
-        await _write(self._find(request.process), request.input)
+        await self._write(self._find(request.process), request.input)
         return pb.SendInputResponse()
 
     async def stream_input(
@@ -94,7 +98,7 @@ class ProcessService(process_connect.Process):
             elif running is None:
                 raise ConnectError(Code.INVALID_ARGUMENT, "the first message names the process")
             else:
-                await _write(running, event.value.input)
+                await self._write(running, event.value.input)
         return pb.StreamInputResponse()
 
     async def close_stdin(
@@ -176,6 +180,23 @@ class ProcessService(process_connect.Process):
         self._pumps.add(task)
         task.add_done_callback(self._pumps.discard)
 
+    async def _write(self, running: Running, given: pb.ProcessInput | None) -> None:
+        """Writes input; what programs have not read is bounded, as its senders may have left."""
+        if given is None or given.input is None:
+            raise ConnectError(Code.INVALID_ARGUMENT, "there is no input in this request")
+        data = given.input.value
+        if self._unread + len(data) > _MOST_UNREAD:
+            raise ConnectError(
+                Code.RESOURCE_EXHAUSTED,
+                f"programs have not read {self._unread} bytes of their input: write when they have",
+            )
+        self._unread += len(data)
+        try:
+            with rpc_errors():
+                await running.process.write(data)
+        finally:
+            self._unread -= len(data)
+
     def _find(self, selector: pb.ProcessSelector | None) -> Running:
         wanted = None if selector is None else selector.selector
         if wanted is None:
@@ -187,13 +208,6 @@ class ProcessService(process_connect.Process):
                 if running.info.has_field("tag") and running.info.tag == wanted.value:
                     return running
         raise ConnectError(Code.NOT_FOUND, f"process {wanted.field} {wanted.value} not found")
-
-
-async def _write(running: Running, given: pb.ProcessInput | None) -> None:
-    if given is None or given.input is None:
-        raise ConnectError(Code.INVALID_ARGUMENT, "there is no input in this request")
-    with rpc_errors():
-        await running.process.write(given.input.value)
 
 
 def _seconds(timeout_ms: float | None) -> float | None:

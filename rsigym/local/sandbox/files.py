@@ -22,6 +22,10 @@ from rsigym.platform.errors import ServiceFailure
 
 __all__ = ["Entry", "Files"]
 
+STALL_S = 120.0
+"""How long the other side of a transfer may say nothing: a program in the sandbox may have stopped
+it, and a thread of this process waits."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -188,6 +192,7 @@ async def _transfer(
 
     def work() -> list[str]:
         with here:
+            here.settimeout(STALL_S)
             return host_side(here)
 
     try:
@@ -198,9 +203,10 @@ async def _transfer(
         raise
     try:
         return await asyncio.to_thread(work)
-    except ConnectionError:
+    except (ConnectionError, TimeoutError) as error:
+        what = "stopped" if isinstance(error, TimeoutError) else "killed"
         raise ServiceFailure(
-            "a transfer was cut: its process in the sandbox was killed", side="sandbox"
+            f"a transfer was cut: its process in the sandbox was {what}", side="sandbox"
         ) from None
     finally:
         with suppress(OSError):

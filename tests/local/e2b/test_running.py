@@ -2,15 +2,36 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
-from e2b.envd.process.process_pb import ProcessConfig, ProcessInfo
+from connectrpc.errors import ConnectError
+from e2b.envd.process.process_pb import (
+    ProcessConfig,
+    ProcessInfo,
+    ProcessInput,
+    ProcessSelector,
+    SendInputRequest,
+    SendSignalRequest,
+    Signal,
+    StartRequest,
+)
 from protobuf import Oneof
 
 from rsigym.local.e2b import running
+from rsigym.local.e2b.process_service import ProcessService
 from rsigym.local.e2b.running import Running
 from rsigym.local.sandbox import Isolation, Sandbox
 from tests.local.sandbox.support import on_loop, opened
+
+
+class _Context:
+    """Of a request without a time limit."""
+
+    timeout_ms = None
+
+
+ANYBODY: Any = _Context()
 
 
 async def started(sandbox: Sandbox, command: str, timeout_s: float | None = None) -> Running:
@@ -65,3 +86,27 @@ async def test_a_program_waits_for_the_slowest_listener_until_that_one_leaves(
         await slow.aclose()
         await asyncio.gather(reading, pumping)
         assert got == 10_000_000
+
+
+@on_loop
+async def test_input_that_no_program_reads_is_bounded_whoever_sent_it(
+    folder: Path, bubblewrap: Isolation
+) -> None:
+    async with opened(folder, bubblewrap) as sandbox:
+        service = ProcessService(sandbox, {})
+        config = ProcessConfig(cmd="/bin/sleep", args=["60"])
+        stream = service.start(StartRequest(process=config, stdin=True), ANYBODY)
+        pid = (await anext(stream)).event.event.value.pid
+        selector = ProcessSelector(selector=Oneof("pid", pid))
+        piece = ProcessInput(input=Oneof("stdin", bytes(4 << 20)))
+        request = SendInputRequest(process=selector, input=piece)
+        waiting = [asyncio.create_task(service.send_input(request, ANYBODY)) for _ in range(4)]
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectError, match="have not read"):
+            await service.send_input(request, ANYBODY)
+        await service.send_signal(
+            SendSignalRequest(process=selector, signal=Signal.SIGKILL), ANYBODY
+        )
+        ends = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(end, ConnectError) for end in ends)
+        service.close("it is over")

@@ -126,20 +126,6 @@ def test_a_hang_ends_it() -> None:
 
 
 @pytest.mark.skipif(choose_isolation("auto") == "process", reason="needs user namespaces")
-def test_a_hang_ends_it_that_would_outlive_its_parents() -> None:
-    source = """\
-import ctypes, os
-
-def loss_fn(data, logprobs):
-    ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # no signal when the parent ends
-    os.setsid()
-    while True: pass
-"""
-    with opened(source, call_s=0.5) as loss, pytest.raises(BadCall, match="did not answer within"):
-        loss(TOKENS, inputs(0), LOGPROBS)
-
-
-@pytest.mark.skipif(choose_isolation("auto") == "process", reason="needs user namespaces")
 def test_it_reaches_nothing_and_its_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY", "secret")
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rsigym.local.sandbox import Isolation, Limits
+from rsigym.local.sandbox import Isolation, Limits, choose_isolation, files
 from rsigym.platform.errors import ServiceFailure
 from tests.local.sandbox.support import on_loop, opened, output
 
@@ -202,3 +202,36 @@ async def test_a_transfer_from_an_ended_sandbox_fails(tmp_path: Path, isolation:
         await sandbox.close()
         with pytest.raises(ServiceFailure, match="ended"):
             await sandbox.download("/app", tmp_path / "out")
+
+
+_STOPPER = """
+mapfile -d '' first < /proc/1/cmdline
+echo ready
+while true; do for entry in /proc/[0-9]*; do
+    mapfile -d '' words < $entry/cmdline
+    [ "${entry#/proc/}" != 1 ] && [ "${words[*]}" = "${first[*]}" ] && kill -STOP "${entry#/proc/}"
+done; done 2> /dev/null
+"""
+
+
+@on_loop
+async def test_a_transfer_that_is_stopped_inside_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    if choose_isolation("auto") == "process":
+        pytest.skip("needs user namespaces")
+    monkeypatch.setattr(files, "STALL_S", 1.0)
+    async with opened(tmp_path, "bubblewrap") as sandbox:
+        await output(sandbox, "head -c 100000000 /dev/zero > /tmp/large")
+        stopper = await sandbox.spawn(_STOPPER)
+        assert await stopper.read() is not None
+
+        async def download() -> None:
+            for _ in range(100):  # one may be through before it is seen
+                await sandbox.download("/tmp", tmp_path / "out")
+
+        with pytest.raises(ServiceFailure, match="was stopped"):
+            await download()
+        await stopper.kill()
+        await sandbox.kill_all()
+        await sandbox.download("/tmp/large", tmp_path / "large")
