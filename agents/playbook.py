@@ -23,7 +23,7 @@ FEW_EXAMPLES = 80
 HEAVIER = 3
 """Times the epochs of a lesson."""
 TASK_USD = 0.01
-RECORD_USD = 0.0008
+RECORD_USD = 0.001
 """At this machine's nominal prices, rounded up from runs of the scripted researcher."""
 HELD_USD = 1.4
 """Eight trials at a time hold their sandboxes' worst case, 0.165 USD each."""

@@ -33,7 +33,7 @@ def expected_scores(bench: Bench, target: Target, batch: int = _BATCH) -> Array:
     none = (0,) * len(ALL_REPAIRS)
     own = world_data()["laws"]["own_quality"]["value"]
     if target.local:
-        trained = both = worlds.trained(quality=own, records=LOCAL_RECORDS, share=target.share)
+        trained = both = worlds.trained(quality=own, records=LOCAL_RECORDS, **target.lesson)
     else:
         trained = worlds.trained(quality=own, records=OFFICIAL_RECORDS)
         both = worlds.trained(quality=BEST_QUALITY, records=OFFICIAL_RECORDS)

@@ -45,7 +45,7 @@ class Read:
         diversity: Which share is not said by the others: the mean of the share of different texts
             and the share of different wordings, which are texts without their numbers.
         folded: The share that folds reasoning into an answer.
-        leads: Of each record how its last question begins, up to the first comma.
+        leads: Of each record how its questions begin, up to the first comma.
         answers: The answers of each record.
     """
 
@@ -54,12 +54,12 @@ class Read:
     trained: npt.NDArray[np.int64]
     diversity: float
     folded: float
-    leads: tuple[str, ...]
+    leads: tuple[frozenset[str], ...]
     answers: tuple[tuple[str, ...], ...]
 
     def share(self, lead: str) -> float:
         """How many of the records are put as the tasks that begin with `lead`."""
-        return self.leads.count(lead) / len(self.leads)
+        return sum(lead in each for each in self.leads) / len(self.leads)
 
     def quality(self, answered: "Answered", own: float, level: float) -> float:
         """The mean quality of the answers.
@@ -117,7 +117,7 @@ def _read_tokens(
         np.array([int(example.trained.sum()) for example in examples]),
         len(different) / len(examples),
         0.0,
-        ("",) * len(examples),
+        (frozenset(),) * len(examples),
         ((),) * len(examples),
     )
 
@@ -144,7 +144,7 @@ def _read_chats(
         np.array([1 + len("".join(each)) // CHARACTERS_A_TOKEN for each in answers]),
         (len({*texts}) + len(wordings)) / (2 * len(texts)),
         sum(bool(_FOLDED.search("\n".join(each))) for each in answers) / len(chats),
-        tuple(map(_lead, chats)),
+        tuple(map(_leads, chats)),
         answers,
     )
 
@@ -154,6 +154,6 @@ def _tokens(chat: Sequence[ChatMessage]) -> int:
     return 1 + characters // CHARACTERS_A_TOKEN + _AROUND_MESSAGE * len(chat)
 
 
-def _lead(chat: Sequence[ChatMessage]) -> str:
-    asked = [message["content"] for message in chat if message["role"] == "user"]
-    return asked[-1].partition(",")[0] if asked else ""
+def _leads(chat: Sequence[ChatMessage]) -> frozenset[str]:
+    asked = (message["content"] for message in chat if message["role"] == "user")
+    return frozenset(each.partition(",")[0] for each in asked)

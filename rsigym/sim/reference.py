@@ -67,11 +67,11 @@ class Worlds:
         quality: float | Array,
         records: float | Array,
         exposure: float | Array = 1.0,
+        diversity: float = 0.9,
         share: float = 1.0,
         folded: float = 0.0,
     ) -> Skill:
         """The initial model after one run at the best rate and rank 16."""
-        diversity = 0.9
         count = np.broadcast_to(np.asarray(records, np.float64), self.batch)
         travel = exposure * count * diversity * laws().best_passes
         values = (count, diversity, quality, share, folded)

@@ -30,7 +30,8 @@ class Target:
         tasks: What each was measured on; NaN where that was not here.
         weights: Of each in the fit: the initial score is known best.
         repairs: Of the better harness, by failure.
-        share: How many training records are put as the tasks are put.
+        lesson: What is known of the training: `diversity`, `share` and `exposure`, as
+            `Worlds.trained` takes them.
     """
 
     local: bool
@@ -38,7 +39,7 @@ class Target:
     tasks: npt.NDArray[np.float64]
     weights: npt.NDArray[np.float64]
     repairs: tuple[int, ...]
-    share: float
+    lesson: Mapping[str, float]
 
 
 @cache
@@ -55,8 +56,8 @@ def targets() -> Mapping[str, Target]:
     found: dict[str, Target] = {}
     for name, counts in local["solved"].items():
         right, of = np.array(counts, np.float64).T
-        repairs, share = tuple(local["repairs"][name]), local["share"].get(name, 1.0)
-        found[name] = Target(True, right / of, of, weights, repairs, share)
+        repairs, lesson = tuple(local["repairs"][name]), local["lessons"][name]
+        found[name] = Target(True, right / of, of, weights, repairs, lesson)
     for place, name in enumerate(official["benchmarks"]):
         initial = official["initial"][name]
         best = max(each["scores"][place] for each in official["joint_500_usd"].values())
@@ -65,7 +66,7 @@ def targets() -> Mapping[str, Target]:
         data = official["data_only"].get(name, (np.nan, np.nan))[1]
         scores = np.array([initial, initial * high / low, data, best])
         sharp = weights * np.array([10 if initial < 0.05 else 1, 1, 1, 1])
-        found[name] = Target(False, scores, np.full(4, np.nan), sharp, ALL_REPAIRS, 1.0)
+        found[name] = Target(False, scores, np.full(4, np.nan), sharp, ALL_REPAIRS, {})
     return found
 
 

@@ -7,6 +7,16 @@ from pathlib import Path
 import pytest
 from fidelity import POLICIES, main, run
 from fidelity_table import Ran, Setting, append, rank_correlation, read, table
+from lessons import LESSONS
+from playbook import local_playbook
+
+from rsigym.envs.experiment import Experiment
+from rsigym.envs.sim_playbook import place_of
+from rsigym.flat import read_playbook
+from rsigym.sim.learning import Data, Dose, exposure
+from rsigym.sim.targets import LOCAL_RECORDS, targets
+from rsigym.sim.tasks import task_set
+from rsigym.sim.teaching import teach
 
 SIM = Setting("RSIGym/Joint-Integers-v0", "sim", official_tasks=5, attempts=1)
 LOCAL = replace(SIM, backend="local")
@@ -73,6 +83,22 @@ def test_one_side_alone_is_not_compared():
 
 def test_an_episode_without_a_submission_has_no_score():
     assert "| both | sim | 1 | 0.50 | – | – | 1.00 |" in table([ran("both", SIM, None)], SIM)
+
+
+def test_the_calibration_knows_the_lessons_as_the_simulator_reads_them():
+    playbook = read_playbook(local_playbook([*LESSONS]), [*LESSONS])
+    for name in LESSONS:
+        place = place_of(Experiment.of(benchmarks=(name,), backend="sim"))
+        tasks, target = task_set(name, "official"), targets()[name]
+        found = teach(playbook[name], tasks, place)
+        many = Data(*(each[1:] for each in found.data))
+        light = Dose(*(each[1, :1] for each in found.dose))
+        read = {"diversity": many.diversity, "share": many.share, "exposure": exposure(many, light)}
+        assert {key: float(value[0]) for key, value in read.items()} == pytest.approx(
+            target.lesson, abs=0.05
+        )
+        assert tuple(found.repairs[-1]) == target.repairs
+        assert many.records == LOCAL_RECORDS
 
 
 def test_rank_correlation_is_spearmans():
