@@ -17,6 +17,7 @@ from rsigym.envs.submission import RunService
 from rsigym.envs.trial_environments import open_hosted_doors, run_trials
 from rsigym.envs.welcome import welcome
 from rsigym.local.loss import open_loss
+from rsigym.operations.json_value import Json
 from rsigym.platform.accounts import Accounts
 from rsigym.platform.home import home
 from rsigym.platform.journal import JOURNAL, Journal
@@ -51,6 +52,9 @@ PROCESS_WARNING = (
     "isolation: process. Trials ran as plain processes of this machine, without a sandbox: "
     "install bubblewrap, or use this with harnesses that you trust"
 )
+
+_TOLD = 50
+"""Jobs of an earlier process that are told at the start; `run.wait` tells of any by its handle."""
 
 
 def open_local(
@@ -182,7 +186,7 @@ def _open(
         deadline=deadline,
         welcome={
             **welcome(experiment, setup.model, setup.development_tasks),
-            **({"resumed": [job.summary() for job in jobs.all()]} if folder.resumed else {}),
+            **({"resumed": _newest(jobs)} if folder.resumed else {}),
         },
         isolation=setup.trials_in,
         prices=setup.price_facts,
@@ -190,6 +194,11 @@ def _open(
         release=release.pop_all().close,
         earlier_s=folder.seconds,
     )
+
+
+def _newest(jobs: Jobs) -> list[Json]:
+    """The summaries of the jobs that were begun last, as many as the first observation holds."""
+    return [job.summary() for job in jobs.all()[-_TOLD:]]
 
 
 def _in_order(

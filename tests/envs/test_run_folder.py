@@ -14,6 +14,7 @@ from rsigym.envs.run_folder import RESULT, RunFolder
 from rsigym.platform.errors import OperatorError
 from rsigym.platform.journal import JOURNAL
 from rsigym.services.harness import Harness
+from rsigym.services.jobs import Jobs
 from rsigym.wrappers import DataTrack
 from tests.envs.conftest import Open, folder_of, inner
 
@@ -142,6 +143,27 @@ def test_a_folder_without_its_harness_is_no_run_yet(
     [folder] = tmp_path.iterdir()
     with pytest.raises(OperatorError, match="no run folder"):
         rsigym.resume(folder)
+
+
+def test_of_many_jobs_the_newest_are_told_at_the_start(
+    open_env: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Old:
+        def __init__(self, number: int):
+            self.number = number
+
+        def summary(self) -> dict[str, Any]:
+            return {"handle": f"training-{self.number}", "loss": "x" * 500}
+
+    env = open_env()
+    env.reset(seed=0)
+    resumed = rsigym.resume(interrupted(env))
+    monkeypatch.setattr(Jobs, "all", lambda jobs: [Old(number) for number in range(400)])
+    observation, _ = resumed.reset()
+    assert observation in resumed.observation_space
+    assert observation["evidence"]["initial_system"]["harness"] == "harness"
+    assert observation["evidence"]["resumed"][-1]["handle"] == "training-399"
+    resumed.close()
 
 
 def test_the_reset_after_a_resumed_run_opens_a_new_one(open_env: Open) -> None:
