@@ -1,10 +1,10 @@
 """Trains a policy that does research, on the simulator: PPO over the menu of `FlatResearch`.
 
-    python agents/train_policy.py RSIGym/Joint-Integers-Sim-v0 --out policy.npz
+    python agents/train_policy.py RSIGym/Joint-Integers-Sim-v0 --out policy
 
 It learns on `SimVectorEnv`, is measured on worlds that it never saw beside a random and a scripted
-policy with the same budget, and writes the policy, its learning curve as a picture, and the
-figures. `agents/run_policy.py` runs what it wrote on any backend.
+policy with the same budget, and writes into the folder `policy` the policy, its learning curve as a
+picture, and the figures. `agents/run_policy.py` runs what it wrote on any backend.
 
 PPO is as Schulman et al. (2017) describe it, with generalized advantage estimation and with actions
 that the mask forbids at probability 0 (Huang and Ontañón, 2022). An episode that is cut short ends
@@ -202,13 +202,15 @@ def measure(envs: Any, policy: Policy, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("env_id", nargs="?", default="RSIGym/Joint-Integers-Sim-v0")
     parser.add_argument("--playbook", type=Path, help="JSON, as agents/playbook.py writes it")
     parser.add_argument("--out", type=Path, default=Path("policy"), help="a folder")
-    parser.add_argument("--updates", type=int, default=Settings.updates)
+    parser.add_argument("--updates", type=int, default=Settings.updates, help="of the policy; 120")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--episodes", type=int, default=4096, help="to measure on in the end")
+    parser.add_argument("--episodes", type=int, default=4096, help="to measure on in the end; 4096")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     playbook = options.playbook and json.loads(options.playbook.read_text(encoding="utf-8"))
