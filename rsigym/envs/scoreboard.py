@@ -47,9 +47,12 @@ class Scoreboard:
             name: official_score(outcome, "initial") for name, outcome in self.submissions.items()
         }
 
-    def development(self) -> list[Evaluated]:
-        """The development evaluations that ran to their end."""
-        return [job for job in self._jobs.of(Evaluated) if job.state == "done"]
+    def tried(self, benchmark: str) -> bool:
+        """Whether a development evaluation of it has ended, after a trial at least."""
+        return any(
+            job.benchmark == benchmark and job.state in ENDED and job.progress[0] > 0
+            for job in self._jobs.of(Evaluated)
+        )
 
     def submit(self, benchmark: str, outcome: dict[str, Json]) -> None:
         """Note the official outcome of a benchmark's one submission."""

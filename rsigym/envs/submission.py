@@ -95,7 +95,7 @@ class RunService:
         """Whoever submits has to know what; found out before anything is measured officially."""
         if benchmark in self._scoreboard.submissions:
             raise BadCall(f"{benchmark} has its submission already")
-        if not any(job.benchmark == benchmark for job in self._scoreboard.development()):
+        if not self._scoreboard.tried(benchmark):
             raise BadCall(
                 f"nothing was evaluated on {benchmark} yet: run evaluation.submit and wait for its "
                 "score first, so that you know what you submit"

@@ -16,6 +16,7 @@ from rsigym.envs.env import RSIGymEnv
 from rsigym.flat import FEATURES, Macro
 from rsigym.platform.errors import OperatorError
 from rsigym.platform.outcome import Status
+from rsigym.services.evaluated import Evaluated
 from rsigym.wrappers import DevScoreReward, FlatResearch
 from tests.envs.conftest import Open
 
@@ -201,7 +202,7 @@ def test_a_submission_ends_it_with_the_reward_and_the_result():
     inner = env.unwrapped
     assert isinstance(inner, RSIGymEnv)
     assert inner.episode is not None
-    (development,) = inner.episode.scoreboard.development()
+    (development,) = inner.episode.jobs.of(Evaluated)
     assert seen(features)["kept: score"] == pytest.approx(development.score["score"])
 
 
