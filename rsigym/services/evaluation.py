@@ -138,7 +138,7 @@ class EvaluationService:
     def _submit(self, call: EvaluationSubmit, plan: EvaluationPlan, meter: Meter) -> Evidence:
         def make(handle: str) -> EvaluationJob:
             folder = self._records / handle
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)  # there after a submit that failed
             about = {**call.to_call(), "harness_id": plan.harness.id, "call": meter.call_id}
             write_json(folder / CONFIG, about)
             return EvaluationJob(handle, plan, folder, meter, self._trials, self._jobs.changed)

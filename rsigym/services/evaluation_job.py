@@ -163,10 +163,16 @@ class EvaluationJob(Evaluated):
         return job
 
     def start(self) -> None:
-        """Begin; answers at once."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self.plan.harness.write(self._folder / HARNESS)
-        self._trials.loop.submit(self._run()).add_done_callback(self._end)
+        """Begin; answers at once. What cannot begin, for want of disk say, has failed."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self.plan.harness.write(self._folder / HARNESS)
+        except OSError as error:
+            running: Future[JobState] = Future()
+            running.set_exception(error)
+        else:
+            running = self._trials.loop.submit(self._run())
+        running.add_done_callback(self._end)
 
     @property
     def state(self) -> JobState:

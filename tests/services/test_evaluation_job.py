@@ -255,6 +255,16 @@ def test_what_is_not_a_trials_fault_fails_the_evaluation(lab: Lab) -> None:
     assert "task-1 has a record already" in again.error
 
 
+def test_an_evaluation_that_cannot_begin_has_failed_and_is_not_waited_for(lab: Lab) -> None:
+    job = lab.job(lab.task("task"))
+    (lab.bench.root / "evaluation-1").write_text("in the way of its folder")
+    job.start()
+    job.join()
+    assert (job.state, job.records, job.cost) == ("failed", [], 0)
+    assert job.error is not None
+    assert "could not go on" in job.error
+
+
 def lost_model(times: int) -> OpenEndpoint:
     """An endpoint that takes a nano-USD a try, and whose model is lost in so many first tries."""
     tries = itertools.count(1)
