@@ -20,7 +20,7 @@ __all__ = ["FITTED", "expected_scores", "fit"]
 type Array = npt.NDArray[np.float64]
 
 FITTED = ("ability", "gain", "hazard", "form")
-_LOW, _HIGH = (-3.0, 0.3, 0.1, 0.0), (3.0, 9.0, 2.5, 0.95)
+_LOW, _HIGH = (-3.0, 0.3, 0.1, 0.0), (3.0, 15.0, 2.5, 0.95)
 _BATCH, _SEED = 400, 5
 _SMALLEST_STEP = 0.003
 _PRIOR = 5e-5

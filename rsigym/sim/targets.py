@@ -28,7 +28,8 @@ class Target:
             ones were reached with every repair, and the best of data in the last system.
         scores: [initial, better harness, trained, both], NaN where nobody knows.
         tasks: What each was measured on; NaN where that was not here.
-        weights: Of each in the fit: the initial score is known best.
+        weights: Of each in the fit: the initial score is known best, and a local one the better the
+            more tasks it was measured on.
         repairs: Of the better harness, by failure.
         lesson: What is known of the training: `diversity`, `share` and `exposure`, as
             `Worlds.trained` takes them.
@@ -57,7 +58,7 @@ def targets() -> Mapping[str, Target]:
     for name, counts in local["solved"].items():
         right, of = np.array(counts, np.float64).T
         repairs, lesson = tuple(local["repairs"][name]), local["lessons"][name]
-        found[name] = Target(True, right / of, of, weights, repairs, lesson)
+        found[name] = Target(True, right / of, of, weights * of / of.max(), repairs, lesson)
     for place, name in enumerate(official["benchmarks"]):
         initial = official["initial"][name]
         best = max(each["scores"][place] for each in official["joint_500_usd"].values())
