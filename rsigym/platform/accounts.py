@@ -1,5 +1,6 @@
 """Whose money a call spends: a run's one account, or one account for each benchmark."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -99,6 +100,12 @@ class _Summed:
     def entries(self, account: str) -> list[Entry]:
         found = [entry for part in self._of(account) for entry in self._ledger.entries(part)]
         return sorted(found, key=lambda entry: entry.time)
+
+    def spending(self, account: str) -> dict[str, int]:
+        spent: Counter[str] = Counter()
+        for part in self._of(account):
+            spent.update(self._ledger.spending(part))
+        return dict(spent)
 
     def open_holds(self, account: str) -> list[Hold]:
         return [hold for part in self._of(account) for hold in self._ledger.open_holds(part)]

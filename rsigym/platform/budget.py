@@ -1,6 +1,5 @@
 """What is left, and what a call would cost: `budget.*`."""
 
-from collections import defaultdict
 from collections.abc import Callable
 
 from rsigym.operations import Operation
@@ -86,7 +85,5 @@ class BudgetService:
 
 def spending(ledger: Ledger, account: str) -> dict[str, Json]:
     """US dollars that an account has spent, by service."""
-    nano: defaultdict[str, int] = defaultdict(int)
-    for entry in ledger.entries(account):
-        nano[entry.item.service] += entry.item.amount
-    return {service: to_usd(amount) for service, amount in sorted(nano.items())}
+    spent = ledger.spending(account)
+    return {service: to_usd(amount) for service, amount in sorted(spent.items())}

@@ -13,7 +13,6 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ class Journal:
         An `end` that cannot be written is let go: it serves only if the process dies before the
         settlement that follows, and the call is then booked at what it held.
         """
-        bill: list[Json] = [asdict(item) for item in items]
+        bill: list[Json] = [item._asdict() for item in items]
         with contextlib.suppress(OSError):
             self.append({"event": "end", "call": call_id, "items": bill})
 

@@ -9,7 +9,7 @@ its doors: a bool, a float, NaN or a string is a bug of whoever computed it, and
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 __all__ = [
     "LIMIT",
@@ -27,8 +27,7 @@ LIMIT = 2**62
 """The largest amount, 4.6 billion USD: two of them still fit a database's 64-bit integer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One line of a bill.
 
     Attributes:
@@ -70,8 +69,7 @@ class Hold:
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(NamedTuple):
     """Nano-USD of an account. `total` is None where nothing limits it.
 
     Attributes:
@@ -95,8 +93,9 @@ class Ledger(Protocol):
     """What every ledger backend does. All methods are safe from any thread.
 
     Each is one step: it happens whole or not at all, whatever else happens at the same time. All
-    that name one account or call raise `KeyError` where the ledger does not know it (lists are
-    empty then), and `TypeError` or `ValueError` for what is no amount; nothing has changed then.
+    that name one account or call raise `KeyError` where the ledger does not know it (lists and
+    `spending` are empty then), and `TypeError` or `ValueError` for what is no amount; nothing has
+    changed then.
     """
 
     def open(self, account: str, budget: int | None) -> None:
@@ -140,6 +139,10 @@ class Ledger(Protocol):
 
     def entries(self, account: str) -> list[Entry]:
         """Every charged item of an account, in order."""
+        ...
+
+    def spending(self, account: str) -> dict[str, int]:
+        """Nano-USD that an account has spent, by service, in no order."""
         ...
 
     def open_holds(self, account: str) -> list[Hold]:

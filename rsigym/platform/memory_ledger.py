@@ -21,6 +21,7 @@ class _Account:
     bills: list[tuple[str, Sequence[Item], float]] = field(
         default_factory=list[tuple[str, Sequence[Item], float]]
     )
+    by_service: dict[str, int] = field(default_factory=dict[str, int])
 
 
 class MemoryLedger:
@@ -77,6 +78,9 @@ class MemoryLedger:
                 books.overdraft += cost - held
             if items:
                 books.bills.append((call_id, tuple(items), time.time()))
+                for item in items:
+                    spent = books.by_service.get(item.service, 0)
+                    books.by_service[item.service] = spent + item.amount
         return cost
 
     def release(self, call_id: str) -> None:
@@ -92,6 +96,11 @@ class MemoryLedger:
             books = self._accounts.get(account)
             bills = list(books.bills) if books else []
         return [Entry(account, call, item, when) for call, items, when in bills for item in items]
+
+    def spending(self, account: str) -> dict[str, int]:
+        with self._lock:
+            books = self._accounts.get(account)
+            return {**books.by_service} if books else {}
 
     def open_holds(self, account: str) -> list[Hold]:
         with self._lock:

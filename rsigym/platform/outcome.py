@@ -1,7 +1,7 @@
 """What a call came to."""
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from rsigym.platform.errors import (
     BadCall,
@@ -26,8 +26,7 @@ class Status(IntEnum):
     TIMEOUT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a call came to.
 
     Attributes:

@@ -120,7 +120,12 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
         return operation
 
     def _atoms(self) -> tuple["Permissions", ...]:
-        return tuple(atom for part in self.parts for atom in part._atoms()) or (self,)
+        return self._combined or (self,)
+
+    @cached_property
+    def _combined(self) -> tuple["Permissions", ...]:
+        """What this comes from, down to what is no combination; empty where it is none itself."""
+        return tuple(atom for part in self.parts for atom in part._atoms())
 
     @property
     def _is_open(self) -> bool:
@@ -129,12 +134,14 @@ class Permissions(BaseModel, extra="forbid", frozen=True):
     def _sourced(self, decide: Callable[["Permissions"], Decision]) -> Decision:
         """The decision, and whose it is: allowed only where every part allows it by itself."""
         decision = decide(self)
-        each = [(self.source, decision)]
-        if self.parts:
-            each = [(part.source, decide(part)) for part in self._atoms()]
-        refusals = [(source, refusal) for source, refusal in each if not refusal.allowed]
-        if decision.allowed and not refusals:
+        each = [decide(part) for part in self._combined] or [decision]
+        if decision.allowed and all(one.allowed for one in each):
             return allow(decision.rule, self.source)
+        refusals = [
+            (part.source, refusal)
+            for part, refusal in zip(self._atoms(), each, strict=True)
+            if not refusal.allowed
+        ]
         if decision.allowed:
             decision = refusals[0][1]
         by_rule = [source for source, refusal in refusals if refusal.rule == decision.rule]

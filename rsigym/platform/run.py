@@ -32,6 +32,9 @@ from rsigym.platform.service import Evidence, Prepared, Service
 
 __all__ = ["Run"]
 
+_read = json.JSONDecoder().raw_decode
+"""As `json.loads`, of a text with nothing around it."""
+
 
 class Run:
     """One run: its permissions, its account and the services behind it.
@@ -108,7 +111,7 @@ class Run:
         cost = 0 if meter.detached else meter.spent
         try:
             shown = bounded(evidence, lambda text: self.records.set_aside(record, text))
-            outcome = Outcome(status, json.loads(shown), cost, record)
+            outcome = Outcome(status, _read(shown)[0], cost, record)
             self._record(call, outcome, shown, started)
         except OSError as error:
             failure = ServiceFailure(

@@ -1,8 +1,7 @@
 """What the pipeline asks of a service: a price before the work, and the work itself."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rsigym.operations import Operation
 from rsigym.operations.json_value import Json
@@ -15,8 +14,7 @@ __all__ = ["Evidence", "Prepared", "Quote", "Service"]
 type Evidence = dict[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(NamedTuple):
     """The price of a call, in nano-USD.
 
     Attributes:
@@ -36,8 +34,7 @@ class Quote:
 _NOTHING = Quote()
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A call that was found good, with its price and the work that remains to be done.
 
     `perform` answers the evidence. It may raise a `Failure`; what it had charged by then stands.

@@ -149,6 +149,10 @@ class SQLLedger:
             for row in self._rows(self._sql.entries, account)
         ]
 
+    def spending(self, account: str) -> dict[str, int]:
+        # PostgreSQL sums 64-bit integers as decimals.
+        return {service: int(spent) for service, spent in self._rows(self._sql.spending, account)}
+
     def open_holds(self, account: str) -> list[Hold]:
         return [Hold(*row) for row in self._rows(self._sql.open_holds, account)]
 

@@ -88,6 +88,7 @@ class Statements:
     balance: str
     settled: str
     entries: str
+    spending: str
     open_holds: str
     overdraft: str
 
@@ -95,7 +96,7 @@ class Statements:
     def compiled(cls, dialect: Dialect) -> Self:
         """The statements in the words of one database."""
         insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
-        account, hold = _accounts.c, _holds.c
+        account, hold, entry = _accounts.c, _holds.c, _entries.c
         of = sql.bindparam("of", type_=sql.Text)
         worst, cost, held_before, over = (
             sql.bindparam(name, type_=_Integer) for name in ("worst", "cost", "held_before", "over")
@@ -158,9 +159,14 @@ class Statements:
             ),
             settled=text(sql.select(hold.settled).where(this_call)),
             entries=text(
-                sql.select(*(each for each in _entries.c if each.name != "id"))
-                .where(_entries.c.account == of)
-                .order_by(_entries.c.id)
+                sql.select(*(each for each in entry if each.name != "id"))
+                .where(entry.account == of)
+                .order_by(entry.id)
+            ),
+            spending=text(
+                sql.select(entry.service, sql.func.sum(entry.quantity * entry.unit_price))
+                .where(entry.account == of)
+                .group_by(entry.service)
             ),
             open_holds=text(
                 sql.select(hold.account, hold.call_id, hold.amount)

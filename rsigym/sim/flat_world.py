@@ -59,6 +59,7 @@ class FlatWorld:
         data = Data(*(each[:, None] for each in teaching.data))
         self._lessons: Numbers = np.array(lesson(bench, data, teaching.dose), np.float32)
         self._left: Numbers = left_by(teaching.repairs).astype(np.float32)
+        self._usd = np.stack([_usd(teaching, int(tasks)) for tasks in teaching.tasks], axis=1)
         self._attempts = n_attempts
         self._n_official = min(n_official, bench.n_official)
         self._paper = paper
@@ -78,7 +79,7 @@ class FlatWorld:
 
     def train(self, at: At, many: At, heavy: At, random: np.random.Generator) -> Numbers:
         """Train the initial model on a set of records, lightly or heavily; what it costs in USD."""
-        initial, hidden = Skill(*self._skills[INITIAL].take(at, axis=1)), self._of(at, slice(0))
+        initial, hidden = Skill(*self._skills[INITIAL].take(at, axis=1)), self._of(at, 0)
         noise: Numbers = random.standard_normal(len(at), np.float32)
         skill = learn(initial, hidden, Lesson(*self._lessons[:, many, heavy]), noise)
         self._skills[TRAINED][:, at] = skill
@@ -93,17 +94,19 @@ class FlatWorld:
     ) -> tuple[Numbers, Numbers]:
         """The candidate's score on few or many development tasks, and what it costs in USD."""
         n_tasks = self._teaching.tasks[many]
-        chances = self._chances(at, CANDIDATE, level, self._of(at, slice(n_tasks.max())))
+        chances = self._chances(at, CANDIDATE, level, self._of(at, n_tasks.max()))
         solved = random.random(chances.shape, np.float32) < chances
         solved &= np.arange(chances.shape[1]) < n_tasks[:, None]
-        return solved.sum(axis=1) / n_tasks, self._spent(level, n_tasks, random)
+        middle, spread = self._usd[:, many, level]
+        usd = middle * np.exp(spread * random.standard_normal(len(at), np.float32))
+        return solved.sum(axis=1) / n_tasks, usd
 
     def gap_closed(self, at: At, level: At, random: np.random.Generator) -> Numbers:
         """Which share of the gap to a perfect score what is kept closes on the official tasks.
 
         NaN where the initial system leaves none.
         """
-        hidden = self._of(at, slice(self._n_official if self._paper else 0))
+        hidden = self._of(at, self._n_official if self._paper else 0)
         if not self._paper:
             # They are looked at this once, and so need not be drawn before.
             drawn = draw_hidden(self._bench, random, len(at), self._n_official, np.float32)
@@ -115,18 +118,10 @@ class FlatWorld:
 
     def _score(self, chances: Numbers, random: np.random.Generator) -> Numbers:
         """The mean reward of all attempts at all tasks."""
-        solved = random.random((self._attempts, *chances.shape), np.float32) < chances
-        return solved.sum(axis=(0, 2)) / (self._attempts * chances.shape[1])
-
-    def _spent(self, level: At, trials: At, random: np.random.Generator) -> Numbers:
-        """US dollars of so many trials together.
-
-        Each is lognormal but for its limits, and so is their sum, nearly: it is drawn at once, with
-        the mean and the variance that it has (Fenton, 1960).
-        """
-        mean = trials * self._teaching.trial_usd[level]
-        spread = np.log1p(trials * self._teaching.trial_variance[level] / mean**2)
-        return mean * np.exp(np.sqrt(spread) * random.standard_normal(len(level)) - spread / 2)
+        episodes, tasks = chances.shape
+        draws = random.random((episodes, self._attempts, tasks), np.float32)
+        solved = (draws < chances[:, None]).reshape(episodes, -1)
+        return solved.sum(axis=1) / solved.shape[1]
 
     def _chances(self, at: At, model: int, level: At, hidden: Hidden) -> Numbers:
         """That a trial of each task scores: (k, tasks)."""
@@ -134,8 +129,20 @@ class FlatWorld:
         rates = failure_rates(hidden, self._left[level], form)
         return success(rates, solve(ability, hidden, self._bench.chance))
 
-    def _of(self, at: At, tasks: slice) -> Hidden:
-        """The worlds of some episodes, with some of the tasks."""
-        difficulty, discrimination = self._tasks[at, :, tasks].swapaxes(0, 1)
+    def _of(self, at: At, n_tasks: int) -> Hidden:
+        """The worlds of some episodes, with the first so many tasks."""
+        tasks = self._tasks.take(at, axis=0)[..., :n_tasks]
         traits = self._traits.take(at, axis=0)
-        return Hidden(difficulty, discrimination, traits[:, 0], traits[:, 1], traits[:, 2:])
+        return Hidden(tasks[:, 0], tasks[:, 1], traits[:, 0], traits[:, 1], traits[:, 2:])
+
+
+def _usd(teaching: Teaching, trials: int) -> tuple[Numbers, Numbers]:
+    """US dollars of so many trials together with each harness: their median, and the deviation of
+    their logarithm, (1 + harnesses,).
+
+    Each is lognormal but for its limits, and so is their sum, nearly: it is drawn at once, with
+    the mean and the variance that it has (Fenton, 1960).
+    """
+    mean = trials * teaching.trial_usd
+    variance = np.log1p(trials * teaching.trial_variance / mean**2)
+    return mean * np.exp(-variance / 2), np.sqrt(variance)

@@ -102,7 +102,7 @@ def lesson(bench: Bench, data: Data, dose: Dose) -> Lesson:
 def learn(skill: Skill, hidden: Hidden, lesson: Lesson, noise: Array) -> Skill:
     """The skill after a lesson; `noise` as in `train`."""
     gained = (skill.ability - hidden.ability) / (laws().headroom * hidden.gain)
-    room = 1 - np.clip(gained, 0, 1)
+    room = 1 - np.minimum(np.maximum(gained, 0), 1)
     taught = hidden.gain * room * lesson.taught
     return Skill(
         skill.ability + taught - lesson.lost + lesson.spread * noise,

@@ -110,5 +110,6 @@ def test_no_budget_is_overdrawn_and_the_whole_is_their_sum(
         assert whole.spent == sum(part.spent for part in parts)
         assert whole.held == sum(part.held for part in parts)
     assert sum(entry.item.amount for entry in ledger.entries("run")) == ledger.balance("run").spent
+    assert sum(ledger.spending("run").values()) == ledger.balance("run").spent
     assert sum(hold.amount for hold in ledger.open_holds("run")) == ledger.balance("run").held
     assert ledger.overdraft("run") == 0

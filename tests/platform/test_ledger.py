@@ -51,6 +51,14 @@ def run(ledger: Ledger) -> str:
     return account
 
 
+def test_spending_is_told_by_service(ledger: Ledger, run: str) -> None:
+    sandbox = Item("sandbox", "trial", 5, "millisecond", 11)
+    for call, items in {"a": [tokens(20, 7), sandbox], "b": [tokens(3)], "c": []}.items():
+        ledger.hold(run, f"{run}/{call}", 300)
+        ledger.settle(f"{run}/{call}", items)
+    assert ledger.spending(run) == {"inference": 143, "sandbox": 55}
+
+
 def test_a_hold_reserves_and_a_settlement_books_what_it_really_cost(
     ledger: Ledger, run: str
 ) -> None:
@@ -153,6 +161,7 @@ def test_what_the_ledger_does_not_know_is_an_error(ledger: Ledger, run: str) -> 
     with pytest.raises(KeyError):
         ledger.lower(f"{run}/a", 0)
     assert ledger.entries("nobody") == []
+    assert ledger.spending("nobody") == {}
     assert ledger.open_holds("nobody") == []
 
 
