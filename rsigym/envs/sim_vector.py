@@ -116,9 +116,9 @@ class SimVectorEnv(VectorEnv[Features, Actions, Any]):
             raise ResetNeeded("call reset() before step()")
         if self.autoreset_mode is AutoresetMode.DISABLED and over.any():
             raise ResetNeeded("some episodes have ended: reset them, by `reset_mask`")
-        actions = self._valid(actions)
-        allowed = self._notebook.begin(actions) & ~over
-        rewards, terminated = self._carry_out((actions == _MACROS) & allowed)
+        macros = self._valid(actions)
+        allowed = self._notebook.begin(macros) & ~over
+        rewards, terminated = self._carry_out((macros == _MACROS) & allowed)
         truncated = self._notebook.late & ~terminated & ~over
         self._ended = terminated | truncated
         infos: dict[str, Any] = {}

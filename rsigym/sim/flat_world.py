@@ -94,7 +94,7 @@ class FlatWorld:
     ) -> tuple[Numbers, Numbers]:
         """The candidate's score on few or many development tasks, and what it costs in USD."""
         n_tasks = self._teaching.tasks[many]
-        chances = self._chances(at, CANDIDATE, level, self._of(at, n_tasks.max()))
+        chances = self._chances(at, CANDIDATE, level, self._of(at, int(n_tasks.max())))
         solved = random.random(chances.shape, np.float32) < chances
         solved &= np.arange(chances.shape[1]) < n_tasks[:, None]
         middle, spread = self._usd[:, many, level]
