@@ -96,7 +96,8 @@ async def test_input_that_no_program_reads_is_bounded_whoever_sent_it(
         service = ProcessService(sandbox, {})
         config = ProcessConfig(cmd="/bin/sleep", args=["60"])
         stream = service.start(StartRequest(process=config, stdin=True), ANYBODY)
-        pid = (await anext(stream)).event.event.value.pid
+        begun: Any = await anext(stream)
+        pid = begun.event.event.value.pid
         selector = ProcessSelector(selector=Oneof("pid", pid))
         piece = ProcessInput(input=Oneof("stdin", bytes(4 << 20)))
         request = SendInputRequest(process=selector, input=piece)
