@@ -26,6 +26,7 @@ class Laws:
     gain_spread: float
     hazard_spread: float
     half_records: float
+    half_form_records: float
     transfer: float
     best_passes: float
     learning: float
