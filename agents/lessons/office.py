@@ -1,8 +1,4 @@
-"""Office: rules of every kind, and the lines that follow them.
-
-Two records of three ask by the rule alone, as the minimal harness does. The others show lines that
-were made by the rule, in a conversation, as a harness does that reads the skill's examples.
-"""
+"""Office: rules of every kind, and the lines that follow them, asked for by the rule alone."""
 
 import random
 
@@ -10,10 +6,6 @@ from lessons.record import Record, Seen, material, record
 
 __all__ = ["training_records"]
 
-_SHOWN = 3
-"""One record of so many shows examples."""
-_EXAMPLES = 3
-_ASKS_BY_EXAMPLES = "Make the line from the record."
 _ALIKE = (
     {"full name", "first name", "last name", "initials"},
     {"date", "year", "month", "day"},
@@ -24,41 +16,26 @@ _ALIKE = (
 def training_records(count: int, seed: int, seen: Seen) -> list[Record]:
     """`count` rules with their records and lines."""
     rng = random.Random(seed)
-    return [
-        _by_examples(rng) if number % _SHOWN == _SHOWN - 1 else _by_rule(seen, rng)
-        for number in range(count)
-    ]
+    return [_record(seen, rng) for _ in range(count)]
 
 
-def _by_rule(seen: Seen, rng: random.Random) -> Record:
+def _record(seen: Seen, rng: random.Random) -> Record:
     said, person = material("office"), _person(rng)
     fields, separator = _fields(rng), rng.choice(said["separators"])
     *others, last = fields
     if others:
         words = ", the ".join(others) + rng.choice(said["ands"]) + last
         rule = rng.choice(said["rules"]).format(fields=words, separator=separator)
+        line = separator.join(person[field] for field in fields)
     else:
         rule = rng.choice(said["sentence_rules"]).format(field=last)
+        line = f"The {last} is {person[last]}."
     document = rng.choice(said["documents"])
     instruction = (
         f"Answer with the finished line only, as skills/{document}/SKILL.md says, "
         f"in {document}.txt.\n\nRecord: {_said(person)}\n{rule}"
     )
-    return record(seen.system, instruction, _line(person, fields, separator))
-
-
-def _by_examples(rng: random.Random) -> Record:
-    fields, separator = _fields(rng), rng.choice(material("office")["separators"])
-    turns: list[str] = []
-    for person in (_person(rng) for _ in range(_EXAMPLES + 1)):
-        turns += [_said(person), _line(person, fields, separator)]
-    return record(_ASKS_BY_EXAMPLES, *turns)
-
-
-def _line(person: dict[str, str], fields: list[str], separator: str) -> str:
-    if len(fields) == 1:
-        return f"The {fields[0]} is {person[fields[0]]}."
-    return separator.join(person[field] for field in fields)
+    return record(seen.system, instruction, line)
 
 
 def _fields(rng: random.Random) -> list[str]:

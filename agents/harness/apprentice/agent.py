@@ -1,13 +1,15 @@
 """A harness that reads the skill, shows its examples to the model, and checks the form of the line.
 
 It takes the place of the minimal harness's `agent.py`; the other files stay. The model is asked as
-the minimal harness asks; if its line does not look like the skill's examples, these are put before
-it as a conversation, and it is asked again either way, several times over.
+the minimal harness asks, and with the skill's examples put before it as a conversation. If both come
+to one line, and it looks like the examples', that is it; else both are asked several times over,
+and the line counts that comes most often.
 """
 
 import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from model import Trajectory, sample
@@ -26,20 +28,27 @@ def main() -> None:
     trajectory = Trajectory("apprentice")
     plain = conversation(trajectory, [("system", SYSTEM), ("user", instruction)])
     taught = conversation(trajectory, lesson(record, examples))
-    lines = attempts(trajectory, plain, taught)
-    line = next((line for line in lines if fits(line, record, examples)), "")
+    line = agreed(trajectory, [plain, taught], lambda line: fits(line, record, examples))
     file.write_text(line + "\n", encoding="utf-8")
 
 
-def attempts(trajectory: Trajectory, *conversations: list[dict[str, str]]) -> Iterator[str]:
-    """The likeliest line of each conversation, then others of each; asked for when needed."""
+def agreed(
+    trajectory: Trajectory,
+    conversations: list[list[dict[str, str]]],
+    allowed: Callable[[str], bool],
+) -> str:
+    """The line that the conversations come to most often, of those that are allowed."""
+    found: Counter[str] = Counter()
     for samples in (1, SAMPLES):
         for messages in conversations:
             temperature = TEMPERATURE if samples > 1 else 0
             lines = [first_line(r) for r in sample(messages, MAX_TOKENS, samples, temperature)]
             for line in lines:
                 trajectory.add("agent", line)
-            yield from lines
+            found.update(filter(allowed, lines))
+        if max(found.values(), default=0) > 1:
+            break
+    return found.most_common(1)[0][0] if found else ""
 
 
 def lesson(record: str, examples: list[tuple[str, str]]) -> list[tuple[str, str]]:
