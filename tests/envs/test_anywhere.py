@@ -130,7 +130,7 @@ def test_cell_by_cell_as_in_a_notebook() -> None:
 
 def test_a_thousand_envs_in_one_process() -> None:
     """They are open at once, with no thread, file or socket of their own."""
-    threads, files = threading.active_count(), open_files()
+    threads, files = {*threading.enumerate()}, open_files()
     envs = [gym.make(SIM) for _ in range(1000)]
     for seed, env in enumerate(envs):
         env.reset(seed=seed)
@@ -139,8 +139,9 @@ def test_a_thousand_envs_in_one_process() -> None:
     listed = [env.step({"op": "workspace.list", "args": {}})[0] for env in envs]
     assert {observation["status"].item() for observation in listed} == {Status.OK}
     assert all(np.array_equal(it["step"], [2]) for it in listed)
-    assert threading.active_count() == threads
-    assert open_files() == files
+    # What others of this process had open may have been closed meanwhile.
+    assert {*threading.enumerate()} <= threads
+    assert open_files() <= files
     for env in envs:
         env.close()
 
