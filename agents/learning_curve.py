@@ -23,8 +23,9 @@ def learning_curve(
     points = [Point(steps / 1e6, index, f"{index:.3f}") for steps, index in measured]
     series = [Series("trained policy", points)]
     series += [Series(name, [Point(0, index, "")], level=True) for name, index in levels.items()]
-    low = min(0.0, *levels.values(), *(index for _, index in measured))
-    figure = line_chart(series, x="million env steps", y="mean RSI-Index", y_range=(low, 1))
+    shown = [*levels.values(), *(index for _, index in measured)]
+    y_range = min(0.0, *shown), 1.4 * max(shown)  # with room for the legend
+    figure = line_chart(series, x="million env steps", y="mean RSI-Index", y_range=y_range)
     chart = re.search(r"<svg(.*?)>(.*)</svg>", figure, re.DOTALL)
     assert chart is not None
     style = resources.files("rsigym.report").joinpath("style.css").read_text(encoding="utf-8")
