@@ -20,6 +20,7 @@ import numpy as np
 from fidelity_table import Ran, Setting, append, read, table
 from flat_policy import Actions, Features, Mask, Network, Policy, scripted_policy
 from playbook import local_playbook
+from run_policy import TRAINED
 
 import rsigym
 from rsigym.envs.env import RSIGymEnv
@@ -44,7 +45,6 @@ class Course:
 
 _TRAIN = (Macro.MANY_RECORDS, Macro.TRAIN_LIGHT, Macro.WAIT)
 _MEASURE = (Macro.EVALUATE_MANY, Macro.SUBMIT)
-_TRAINED: Final = Path(__file__).parent / "policies" / "joint_integers.npz"
 
 POLICIES: Final[dict[str, Policy]] = {
     "nothing": Course(_MEASURE),
@@ -52,7 +52,7 @@ POLICIES: Final[dict[str, Policy]] = {
     "training": Course((*_TRAIN, *_MEASURE)),
     "both": Course((*_TRAIN, Macro.REPAIR, *_MEASURE)),
     "scripted": scripted_policy,
-    "trained": Network.load(_TRAINED),
+    "trained": Network.load(TRAINED),
 }
 
 

@@ -8,12 +8,11 @@ scripted researcher's. `python agents/playbook.py Integers > playbook.json` writ
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from lessons import LESSONS
 from measure_benchmarks import development_task
-from scripted import BATCH_SIZE, EXAMPLES, MAX_LENGTH
+from scripted import BATCH_SIZE, EXAMPLES, HARNESSES, MAX_LENGTH
 
 from rsigym import benchmarks
 
@@ -27,8 +26,6 @@ RECORD_USD = 0.001
 """At this machine's nominal prices, rounded up from runs of the scripted researcher."""
 HELD_USD = 1.4
 """Eight trials at a time hold their sandboxes' worst case, 0.165 USD each."""
-
-_HARNESSES = Path(__file__).parent / "harness"
 
 
 def local_playbook(names: Sequence[str], seed: int = 0) -> dict[str, Any]:
@@ -62,7 +59,7 @@ def _lines(records: Sequence[Any]) -> str:
 
 
 def _files(harness: str) -> dict[str, str]:
-    folder = _HARNESSES / harness
+    folder = HARNESSES / harness
     return {
         file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if file.is_file()
     }

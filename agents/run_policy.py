@@ -16,14 +16,14 @@ from playbook import local_playbook
 from rsigym.flat import FEATURES, Macro
 from rsigym.wrappers import FlatResearch
 
-__all__ = ["research"]
+__all__ = ["TRAINED", "research"]
 
-_TRAINED = Path(__file__).parent / "policies" / "joint_integers.npz"
+TRAINED = Path(__file__).parent / "policies" / "joint_integers.npz"
 
 
 def research(env: Any, seed: int) -> None:
     """Run one episode of `env`, from reset to submission."""
-    policy = Network.load(Path(os.environ.get("RSIGYM_POLICY", _TRAINED)))
+    policy = Network.load(Path(os.environ.get("RSIGYM_POLICY", TRAINED)))
     flat = FlatResearch(env, local_playbook(env.unwrapped.experiment.benchmarks, seed))
     features, info = flat.reset(seed=seed)
     over = False

@@ -208,9 +208,13 @@ def main() -> None:
     parser.add_argument("env_id", nargs="?", default="RSIGym/Joint-Integers-Sim-v0")
     parser.add_argument("--playbook", type=Path, help="JSON, as agents/playbook.py writes it")
     parser.add_argument("--out", type=Path, default=Path("policy"), help="a folder")
-    parser.add_argument("--updates", type=int, default=Settings.updates, help="of the policy; 120")
+    parser.add_argument(
+        "--updates", type=int, default=Settings.updates, help="of the policy; %(default)s"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--episodes", type=int, default=4096, help="to measure on in the end; 4096")
+    parser.add_argument(
+        "--episodes", type=int, default=4096, help="to measure on in the end; %(default)s"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     playbook = options.playbook and json.loads(options.playbook.read_text(encoding="utf-8"))

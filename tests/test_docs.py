@@ -1,6 +1,8 @@
 """The pages for readers: their links lead somewhere, and their examples do what they say."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,27 @@ def test_examples_run_as_they_are_written(
     finally:
         for env_id in set(gymnasium.registry) - known:
             del gymnasium.registry[env_id]
+
+
+def code_of(page: str, file: Path) -> Path:
+    """All Python of a page, in one file."""
+    file.write_text("\n\n".join(blocks(DOCS / page)), encoding="utf-8")
+    return file
+
+
+def test_all_code_of_the_page_about_the_simulator_runs(tmp_path: Path) -> None:
+    script = code_of("simulator.md", tmp_path / "page.py")
+    subprocess.run([sys.executable, script], check=True, timeout=300)
+
+
+def test_all_code_of_the_page_about_testing_runs(tmp_path: Path) -> None:
+    tests = code_of("testing.md", tmp_path / "test_page.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
+    done = subprocess.run(
+        command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout
+    assert "11 passed" in done.stdout
 
 
 def shape(text: str) -> str:
